@@ -1,0 +1,116 @@
+// What work costs, in seconds: the objective every policy is judged by.
+//
+// The formulas are the contract's (docs/concepts.md, "Cost"), from the Skrull
+// paper's Eq. 2 and 8 and appendix. Pure; immutable once made; safe to share
+// between threads.
+#ifndef SKRULL_SERVER_PLANNER_COST_MODEL_H_
+#define SKRULL_SERVER_PLANNER_COST_MODEL_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "skrull/planner/job.h"
+#include "skrull/planner/layout.h"
+#include "skrull/planner/plan.h"
+
+namespace skrull {
+
+// Seconds one rank of a block spends on one sequence, in two parts.
+struct CompSeconds {
+  double linear = 0;
+  double attention = 0;
+
+  double total() const { return linear + attention; }
+};
+
+class CostModel {
+ public:
+  // `job` must outlive the model.
+  explicit CostModel(const Job& job);
+
+  // comp(S, g): seconds each rank of a block of `degree` ranks computes for a
+  // sequence of `tokens`. REQUIRES: tokens >= 1, degree >= 1. O(1).
+  CompSeconds Comp(int64_t tokens, int32_t degree) const;
+
+  // Work of a whole sequence on one rank in units of FLOPs of a forward pass
+  // (efficiency of short segments included): what heuristics balance. It does
+  // not depend on any measured rate, so scaling all costs changes no placement.
+  double Work(int64_t tokens) const;
+
+  // Seconds a rank of `block` spends in K/V exchange of one micro-batch in
+  // which the block's sequences hold `tokens` together; 0 for degree 1 or
+  // tokens 0. REQUIRES: the block lies in the pool. O(log table).
+  double Exchange(Block block, int64_t tokens) const;
+
+  // A value no block of `degree` can beat in exchanging `tokens` or more: the
+  // cheapest allowed block's. O(log table).
+  double MinExchange(int32_t degree, int64_t tokens) const;
+
+ private:
+  double CollectiveSeconds(const LinkCost& link, double bytes) const;
+  bool IsIntraNode(Block block) const;
+
+  const Job& job_;
+  double seconds_per_unit_;  // seconds_per_flop * pass_multiplier
+  double collectives_;       // layer_count * collectives_per_layer
+};
+
+// Time of one micro-batch and what it is made of.
+struct MicroBatchTime {
+  double seconds = 0;  // overhead + slowest rank; 0 if nothing runs
+  int64_t max_rank_tokens = 0;
+};
+
+// Time of a step, evaluated micro-batch by micro-batch in order. Reusable
+// scratch inside: not thread-safe, one per thread.
+class StepClock {
+ public:
+  // `job` and `cost` must outlive the clock.
+  StepClock(const Job& job, const CostModel& cost);
+
+  // Runs one micro-batch on all DP ranks. DP ranks joined by a block start
+  // together, when the last of them is ready, and end together. REQUIRES:
+  // blocks lie in the pool, token counts >= 1. O(placements + ranks).
+  MicroBatchTime Run(std::span<const SequencePlacement> placements);
+
+  // The latest ready time so far: predicted_seconds of the step.
+  double seconds() const;
+  // max / mean - 1 over DP ranks' ready times; 0 before anything ran.
+  double dp_imbalance() const;
+  // max / mean - 1 over ranks' compute seconds; 0 before anything ran.
+  double rank_imbalance() const;
+
+ private:
+  struct RankLoad {
+    CompSeconds local;
+    CompSeconds sharded;
+    double exchange = 0;
+    int64_t tokens = 0;
+  };
+  struct BlockLoad {
+    Block block;
+    CompSeconds sharded;
+    int64_t tokens = 0;
+  };
+
+  double RankSeconds(const RankLoad& load) const;
+
+  const Job& job_;
+  const CostModel& cost_;
+  std::vector<double> ready_;         // per DP rank
+  std::vector<double> rank_compute_;  // per rank, all micro-batches
+  std::vector<RankLoad> load_;        // per rank, this micro-batch
+  std::vector<int32_t> component_;    // per DP rank, this micro-batch
+  std::vector<BlockLoad> blocks_;
+};
+
+// A value no legal plan of the batch can beat, under any policy.
+// REQUIRES: lengths not empty, each placeable (<= job.longest_sequence()).
+// O(K * degrees).
+double LowerBoundSeconds(const Job& job, const CostModel& cost,
+                         std::span<const int64_t> lengths);
+
+}  // namespace skrull
+
+#endif  // SKRULL_SERVER_PLANNER_COST_MODEL_H_

@@ -1,0 +1,77 @@
+// A plan, as plain immutable data: what skrull.v1.Plan says, without the digest,
+// which is taken of its wire form (server/convert).
+#ifndef SKRULL_SERVER_PLANNER_PLAN_H_
+#define SKRULL_SERVER_PLANNER_PLAN_H_
+
+#include <compare>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "skrull/planner/job.h"
+#include "skrull/planner/layout.h"
+#include "skrull/planner/rank_plan.h"
+
+namespace skrull {
+
+// Micro-batch i of a plan; runs on every rank of the pool.
+struct MicroBatchPlan {
+  std::vector<SequencePlacement> placements;  // order fixes rows and rotations
+  int64_t token_count = 0;
+  double predicted_seconds = 0;  // overhead + slowest rank; 0 if nothing runs
+  int64_t max_rank_tokens = 0;
+
+  friend bool operator==(const MicroBatchPlan&,
+                         const MicroBatchPlan&) = default;
+};
+
+struct PlanSummary {
+  double predicted_seconds = 0;
+  double lower_bound_seconds = 0;
+  int64_t roll_back_count = 0;
+  int64_t sharded_sequence_count = 0;
+  int64_t sharded_token_count = 0;
+  int64_t micro_batch_count = 0;
+  int64_t max_rank_tokens = 0;
+  double dp_imbalance = 0;    // slowest DP rank's ready time / mean - 1
+  double rank_imbalance = 0;  // busiest rank's compute seconds / mean - 1
+
+  friend bool operator==(const PlanSummary&, const PlanSummary&) = default;
+};
+
+// What a plan is made for.
+struct PlanKey {
+  std::string job;
+  int64_t step = 0;
+  int32_t attempt = 0;
+
+  friend bool operator==(const PlanKey&, const PlanKey&) = default;
+  friend auto operator<=>(const PlanKey&, const PlanKey&) = default;
+};
+
+struct Plan {
+  PlanKey key;
+  Policy policy = Policy::kSkrull;
+  int64_t calibration_epoch = 0;
+  std::vector<MicroBatchPlan> micro_batches;
+  std::vector<Block> blocks;  // distinct, degree > 1, ascending
+  PlanSummary summary;
+
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+// Fills every field that follows from the placements: per micro-batch figures,
+// `blocks`, and the summary but for roll_back_count, which it leaves alone.
+// REQUIRES: placements are legal for `job` and of lengths `lengths`.
+// O(placements + ranks * micro-batches).
+void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan);
+
+// The rank's share of `plan`, whose digest is `digest`. REQUIRES: rank >= 0; a
+// rank outside the pool has no segments. O(placements).
+RankPlan MakeRankPlan(const Plan& plan, const std::string& digest,
+                      int32_t rank);
+
+}  // namespace skrull
+
+#endif  // SKRULL_SERVER_PLANNER_PLAN_H_

@@ -1,0 +1,50 @@
+// The planner's one entry: (job, lengths, policy) -> plan.
+//
+// Pure: no clock, log, file, thread or random number; the same input gives the
+// same plan on every machine. Safe from any thread.
+//
+// Example:
+//   absl::StatusOr<Job> job = Job::Create(spec);
+//   std::vector<int64_t> lengths = {512, 70000, 33};
+//   absl::StatusOr<Plan> plan = MakePlan(*job, lengths, {.key = {"run7", 12}});
+#ifndef SKRULL_SERVER_PLANNER_PLANNER_H_
+#define SKRULL_SERVER_PLANNER_PLANNER_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "skrull/planner/job.h"
+#include "skrull/planner/plan.h"
+
+namespace skrull {
+
+// Longest sequence a batch may hold, tokens.
+inline constexpr int64_t kMaxTokens = (int64_t{1} << 31) - 1;
+// Most sequences in a batch.
+inline constexpr int64_t kMaxSequences = int64_t{1} << 30;
+
+struct PlanOptions {
+  PlanKey key;                   // copied into the plan
+  std::optional<Policy> policy;  // nullopt = the job's
+  int64_t calibration_epoch = 0; // copied into the plan
+};
+
+// OK if the batch can be planned for `job`. Errors:
+//  - INVALID_ARGUMENT: empty batch (kEmptyBatch), or a length outside
+//    1 .. kMaxTokens (kFieldInvalid, field "lengths", every such index);
+//  - FAILED_PRECONDITION: kSequenceTooLong, field "lengths", with every index
+//    that no allowed block can hold, its length, the limit, and what would hold
+//    it. A batch whose sequences can each be placed alone is never refused.
+// O(K).
+absl::Status CheckBatch(const Job& job, std::span<const int64_t> lengths);
+
+// Plans a global batch. Errors: those of CheckBatch. O(K log K) for every
+// policy; memory O(K + ranks * micro-batches).
+absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
+                              const PlanOptions& options);
+
+}  // namespace skrull
+
+#endif  // SKRULL_SERVER_PLANNER_PLANNER_H_
