@@ -1,0 +1,87 @@
+// What a daemon can be told: ServerOptions, and the ways to set it.
+//
+// server/option_registry.cc is the one list of names, ranges, defaults and
+// help; the command line, the configuration file, --help and
+// docs/configuration.md all come from it.
+#ifndef SKRULL_SERVER_OPTIONS_H_
+#define SKRULL_SERVER_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace skrull {
+
+enum class LogLevel : int8_t { kError, kWarning, kInfo, kDebug };
+
+// Plain data. The registry documents each member, under the same name, and
+// states its range; values made by ParseServerCommandLine are in range.
+struct ServerOptions {
+  // Where to listen.
+  std::string listen_address = "127.0.0.1:7419";
+  std::string metrics_address = "127.0.0.1:7420";  // empty = no metrics
+  bool reflection = true;
+
+  // What is kept, and where.
+  std::string store = "memory";  // see server/store.h
+  int64_t kept_steps = 1024;     // per job
+
+  // Limits on what clients ask for.
+  int64_t max_jobs = 10000;
+  int64_t max_ranks = 65536;  // dp_size * cp_size of a job
+  int64_t max_lengths = 1048576;
+  int64_t max_request_bytes = int64_t{16} << 20;
+
+  // Work in progress.
+  int64_t planning_threads = 2;
+  int64_t planning_queue = 1024;      // batches waiting for a planning thread
+  int64_t max_waiting_calls = 65536;  // GetRankPlan calls waiting for a commit
+  double max_wait_seconds = 600;      // of one such call
+
+  // Connections.
+  double keepalive_seconds = 60;          // idle time before the daemon pings
+  double keepalive_timeout_seconds = 20;  // wait for the answer to a ping
+  double min_ping_seconds = 10;  // shortest time between a client's pings
+
+  // The process.
+  double drain_seconds = 20;
+  LogLevel log_level = LogLevel::kInfo;
+
+  friend bool operator==(const ServerOptions&, const ServerOptions&) = default;
+};
+
+// What a command line asks for.
+struct ServerCommand {
+  enum class Action : int8_t { kRun, kHelp, kVersion, kOptionsMarkdown };
+
+  Action action = Action::kRun;
+  ServerOptions options;
+};
+
+// Reads the arguments after the program's name. Later sources win: built-in
+// defaults, the file of `--config FILE`, then flags `--name=value` (or `--name
+// value`), wherever --config stands among them. Errors: INVALID_ARGUMENT naming
+// the option, with file and line where it is the file's.
+absl::StatusOr<ServerCommand> ParseServerCommandLine(
+    const std::vector<std::string>& arguments);
+
+// Applies the text of a configuration file to `options`: lines `name = value`;
+// blank lines and comments, from a # that starts a line or follows a space, are
+// skipped. Errors: INVALID_ARGUMENT naming `file` and the line of an unknown or
+// repeated name, a bad value or a line of another form; `options` is then
+// unchanged.
+absl::Status ApplyConfigText(const std::string& text, const std::string& file,
+                             ServerOptions* options);
+
+// For `--help`: usage and every option with range and default.
+std::string ServerHelpText();
+
+// The whole of docs/configuration.md.
+std::string OptionsMarkdown();
+
+}  // namespace skrull
+
+#endif  // SKRULL_SERVER_OPTIONS_H_
