@@ -1,0 +1,272 @@
+#include "skrull/server/option_registry.h"
+
+#include <charconv>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "skrull/planner/error.h"
+
+namespace skrull {
+namespace {
+
+absl::Status BadValue(const Option& option, const std::string& value) {
+  return FieldError(
+      option.name,
+      absl::StrCat("\"", absl::CHexEscape(value), "\" is not ", option.type,
+                   option.range.empty() ? "" : " in ", option.range));
+}
+
+// The shortest text that reads back as the same number.
+std::string NumberText(double value) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof(text), value);
+  return std::string(text, end.ptr);
+}
+
+Option Integer(const std::string& name, int64_t ServerOptions::* member,
+               int64_t least, int64_t most, const std::string& help) {
+  Option option;
+  option.name = name;
+  option.type = "an integer";
+  option.range = absl::StrCat(least, "..", most);
+  option.help = help;
+  option.get = [member](const ServerOptions& options) {
+    return absl::StrCat(options.*member);
+  };
+  const Option description = option;
+  option.set = [=](const std::string& value, ServerOptions* options) {
+    int64_t number = 0;
+    if (!absl::SimpleAtoi(value, &number) || number < least || number > most) {
+      return BadValue(description, value);
+    }
+    options->*member = number;
+    return absl::OkStatus();
+  };
+  return option;
+}
+
+Option Seconds(const std::string& name, double ServerOptions::* member,
+               double least, double most, const std::string& help) {
+  Option option;
+  option.name = name;
+  option.type = "a number of seconds";
+  option.range = absl::StrCat(NumberText(least), "..", NumberText(most));
+  option.help = help;
+  option.get = [member](const ServerOptions& options) {
+    return NumberText(options.*member);
+  };
+  const Option description = option;
+  option.set = [=](const std::string& value, ServerOptions* options) {
+    double number = 0;
+    if (!absl::SimpleAtod(value, &number) ||
+        !(number >= least && number <= most)) {
+      return BadValue(description, value);
+    }
+    options->*member = number;
+    return absl::OkStatus();
+  };
+  return option;
+}
+
+// One of a closed set of words.
+template <typename T>
+Option Choice(const std::string& name, T ServerOptions::* member,
+              const std::vector<std::pair<std::string, T>>& words,
+              const std::string& help) {
+  Option option;
+  option.name = name;
+  option.type = "one of";
+  option.help = help;
+  option.range = absl::StrJoin(
+      words, ", ",
+      [](std::string* out, const auto& w) { absl::StrAppend(out, w.first); });
+  option.get = [=](const ServerOptions& options) {
+    for (const auto& [word, value] : words) {
+      if (value == options.*member) return word;
+    }
+    return std::string();
+  };
+  const Option description = option;
+  option.set = [=](const std::string& text, ServerOptions* options) {
+    for (const auto& [word, value] : words) {
+      if (word != text) continue;
+      options->*member = value;
+      return absl::OkStatus();
+    }
+    return FieldError(description.name,
+                      absl::StrCat("\"", absl::CHexEscape(text),
+                                   "\" is not one of ", description.range));
+  };
+  return option;
+}
+
+// A text for which `valid` holds; `form` describes what that is.
+Option Text(const std::string& name, std::string ServerOptions::* member,
+            const std::string& form, bool (*valid)(const std::string&),
+            const std::string& help) {
+  Option option;
+  option.name = name;
+  option.type = form;
+  option.help = help;
+  option.get = [member](const ServerOptions& options) {
+    return options.*member;
+  };
+  const Option description = option;
+  option.set = [=](const std::string& value, ServerOptions* options) {
+    if (!valid(value)) return BadValue(description, value);
+    options->*member = value;
+    return absl::OkStatus();
+  };
+  return option;
+}
+
+bool IsHostAndPort(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return false;
+  const std::string host = text.substr(0, colon);
+  const bool bracketed = host.front() == '[' && host.back() == ']';
+  if (!bracketed && host.find(':') != std::string::npos) return false;
+  const std::string digits = text.substr(colon + 1);
+  int32_t port = 0;
+  return digits.find_first_not_of("0123456789") == std::string::npos &&
+         absl::SimpleAtoi(digits, &port) && port <= 65535 &&
+         text.find_first_of(" \t,/") == std::string::npos;
+}
+
+bool IsListenAddress(const std::string& text) {
+  return IsHostAndPort(text) ||
+         (text.rfind("unix:", 0) == 0 && text.size() > 5);
+}
+
+bool IsMetricsAddress(const std::string& text) {
+  return text.empty() || IsHostAndPort(text);
+}
+
+bool IsStore(const std::string& text) {
+  return text == "memory" || (text.rfind("sqlite:", 0) == 0 && text.size() > 7);
+}
+
+std::vector<Option> MakeRegistry() {
+  using O = ServerOptions;
+  const std::vector<std::pair<std::string, bool>> booleans = {{"true", true},
+                                                              {"false", false}};
+  const std::vector<std::pair<std::string, LogLevel>> levels = {
+      {"error", LogLevel::kError},
+      {"warning", LogLevel::kWarning},
+      {"info", LogLevel::kInfo},
+      {"debug", LogLevel::kDebug}};
+  const std::vector<std::pair<std::string, std::vector<Option>>> sections = {
+      {"Addresses",
+       {
+           Text("listen_address", &O::listen_address, "HOST:PORT or unix:PATH",
+                IsListenAddress,
+                "Where the daemon serves gRPC. Port 0 takes a free port. Only "
+                "this machine reaches the default; connections carry neither "
+                "encryption nor identity, so open it to trusted networks "
+                "alone."),
+           Text("metrics_address", &O::metrics_address,
+                "HOST:PORT, or empty for none", IsMetricsAddress,
+                "Where the daemon serves Prometheus metrics, at /metrics over "
+                "HTTP. Port 0 takes a free port."),
+           Choice("reflection", &O::reflection, booleans,
+                  "Answer gRPC server reflection, which generic command-line "
+                  "clients need."),
+       }},
+      {"Storage",
+       {
+           Text("store", &O::store, "memory or sqlite:PATH", IsStore,
+                "Where jobs, plans and reports are kept. With `memory` nothing "
+                "survives the process. `sqlite:PATH` is a database file, made "
+                "when missing, that one daemon at a time may hold; a plan is "
+                "on disk before it is answered. Deployments want "
+                "`sqlite:PATH`: without it a restart in the middle of a step "
+                "forgets the plan that some ranks already run."),
+           Integer("kept_steps", &O::kept_steps, 1, 1 << 20,
+                   "Steps kept per job, those committed last. A step that was "
+                   "forgotten can be planned anew."),
+       }},
+      {"Limits",
+       {
+           Integer("max_jobs", &O::max_jobs, 1, 10'000'000,
+                   "Most registered jobs. CreateJob beyond it is refused with "
+                   "LIMIT_EXCEEDED."),
+           Integer("max_ranks", &O::max_ranks, 1, 1 << 20,
+                   "Most ranks, dp_size * cp_size, of a job."),
+           Integer("max_lengths", &O::max_lengths, 1, 1 << 30,
+                   "Most sequences in one batch."),
+           Integer("max_request_bytes", &O::max_request_bytes, 4096, 1 << 30,
+                   "Largest request message, bytes. A length takes at most 5 "
+                   "bytes, so keep this above 5 * max_lengths or large batches "
+                   "meet gRPC's own refusal instead of LIMIT_EXCEEDED."),
+       }},
+      {"Work in progress",
+       {
+           Integer("planning_threads", &O::planning_threads, 1, 1024,
+                   "Threads that plan. One batch is planned by one thread; "
+                   "plans do not depend on this number."),
+           Integer("planning_queue", &O::planning_queue, 1, 1 << 20,
+                   "Most batches that wait for a planning thread. One more is "
+                   "refused with QUEUE_FULL and a time to retry after."),
+           Integer("max_waiting_calls", &O::max_waiting_calls, 1, 1 << 20,
+                   "Most GetRankPlan calls that wait for a plan to be "
+                   "committed. One more is refused with QUEUE_FULL. At least "
+                   "the ranks of all jobs that run at once."),
+           Seconds("max_wait_seconds", &O::max_wait_seconds, 0.001, 86400,
+                   "Longest wait of one GetRankPlan call, whatever its "
+                   "deadline."),
+       }},
+      {"Connections",
+       {
+           Seconds("keepalive_seconds", &O::keepalive_seconds, 1, 86400,
+                   "Silence on a connection after which the daemon pings the "
+                   "client."),
+           Seconds("keepalive_timeout_seconds", &O::keepalive_timeout_seconds,
+                   0.1, 3600,
+                   "Wait for the answer to a ping before the connection is "
+                   "closed."),
+           Seconds("min_ping_seconds", &O::min_ping_seconds, 0.1, 3600,
+                   "Shortest time between two pings of a client, idle ones "
+                   "included; a client that pings faster is disconnected. "
+                   "Keep it below the clients' keepalive time."),
+       }},
+      {"Process",
+       {
+           Seconds("drain_seconds", &O::drain_seconds, 0, 3600,
+                   "After SIGTERM or SIGINT, longest time that calls in "
+                   "progress may take to finish before they are cancelled. "
+                   "New calls are refused with DRAINING at once."),
+           Choice("log_level", &O::log_level, levels,
+                  "Least severe log lines that are written, to standard "
+                  "error."),
+       }},
+  };
+  std::vector<Option> registry;
+  for (const auto& [section, options] : sections) {
+    for (const Option& option : options) {
+      registry.push_back(option);
+      registry.back().section = section;
+    }
+  }
+  return registry;
+}
+
+}  // namespace
+
+const std::vector<Option>& OptionRegistry() {
+  // Never destroyed, so that it may be read at any time.
+  static const auto* const registry = new std::vector<Option>(MakeRegistry());
+  return *registry;
+}
+
+const Option* FindOption(const std::string& name) {
+  for (const Option& option : OptionRegistry()) {
+    if (option.name == name) return &option;
+  }
+  return nullptr;
+}
+
+}  // namespace skrull
