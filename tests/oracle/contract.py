@@ -1,0 +1,306 @@
+"""Checks one plan, or one refusal, against the contract, from scratch."""
+
+import hashlib
+import math
+import struct
+
+MAX_TOKENS = 2**31 - 1
+POLICIES = {"POLICY_SKRULL": 1, "POLICY_STATIC_CP": 2,
+            "POLICY_PACKED_STATIC_CP": 3}
+
+
+class Violation(Exception):
+    """A rule of the contract that a plan or a refusal breaks."""
+
+
+def require(condition, message):
+    if not condition:
+        raise Violation(message)
+
+
+def close(a, b, offset=0.0):
+    a, b = a + offset, b + offset
+    return (math.isfinite(a) and math.isfinite(b) and
+            abs(a - b) <= 1e-9 * max(abs(a), abs(b)))
+
+
+def integer(message, name):
+    """An integer field; absent means 0, as in proto3. Strings are accepted."""
+    value = message.get(name, 0)
+    if isinstance(value, float):
+        require(value == int(value), f"{name} is {value}, not an integer")
+    return int(value)
+
+
+def real(message, name):
+    return float(message.get(name, 0.0))
+
+
+class Clock:
+    """Ready time of every DP rank, as the contract's cost section defines it."""
+
+    def __init__(self, job):
+        self.job = job
+        self.ready = [0.0] * job.dp
+        self.compute = [0.0] * job.ranks
+
+    def run(self, placements):
+        """Runs one micro-batch; returns its own predicted_seconds."""
+        job = self.job
+        local = [[0.0, 0.0] for _ in range(job.ranks)]
+        sharded = [[0.0, 0.0] for _ in range(job.ranks)]
+        totals = {}
+        busy = [False] * job.dp
+        joined = [{d} for d in range(job.dp)]
+        for _, tokens, first, degree in placements:
+            linear, attention = job.comp(tokens, degree)
+            into = local if degree == 1 else sharded
+            for rank in range(first, first + degree):
+                into[rank][0] += linear
+                into[rank][1] += attention
+                self.compute[rank] += linear + attention
+            if degree > 1:
+                totals[first, degree] = totals.get((first, degree), 0) + tokens
+            members = range(first // job.cp, (first + degree - 1) // job.cp + 1)
+            if len(members) > 1:
+                union = set().union(*(joined[d] for d in members))
+                for d in union:
+                    joined[d] = union
+            for d in members:
+                busy[d] = True
+        comm = [0.0] * job.ranks
+        for (first, degree), tokens in totals.items():
+            seconds = job.exchange(first, degree, tokens)
+            for rank in range(first, first + degree):
+                comm[rank] += seconds
+        time = [job.rank_seconds(local[r], sharded[r], comm[r])
+                for r in range(job.ranks)]
+        start = list(self.ready)
+        for d in range(job.dp):
+            if busy[d]:
+                slowest = max(time[m * job.cp + r] for m in joined[d]
+                              for r in range(job.cp))
+                self.ready[d] = (max(start[m] for m in joined[d]) +
+                                 job.overhead + slowest)
+            elif job.uniform:
+                self.ready[d] = start[d] + job.overhead
+        if not placements and not job.uniform:
+            return 0.0
+        return job.overhead + max(time)
+
+
+def imbalance(values):
+    mean = sum(values) / len(values)
+    return max(values) / mean - 1 if mean > 0 else 0.0
+
+
+def _rank_loads(job, placements):
+    """Rows of every rank by the rotation-pointer rule, and gathered tokens."""
+    load = [0] * job.ranks
+    gathered = [0] * job.ranks
+    pointer = {}
+    for _, tokens, first, degree in placements:
+        if degree == 1:
+            load[first] += tokens
+            continue
+        rot = pointer.get((first, degree), 0)
+        q, e = divmod(tokens, degree)
+        for r in range(degree):
+            load[first + r] += q + (1 if (r - rot) % degree < e else 0)
+            gathered[first + r] += tokens
+        pointer[first, degree] = (rot + e) % degree
+    return load, gathered
+
+
+def _check_micro_batch(job, lengths, index, message, seen, clock):
+    where = f"micro-batch {index}"
+    placements = []
+    for p in message.get("placements", []):
+        placement = tuple(integer(p, name) for name in
+                          ("sequence", "token_count", "first_rank", "degree"))
+        sequence, tokens, first, degree = placement
+        require(0 <= sequence < len(lengths),
+                f"{where}: sequence {sequence} is not in the batch")
+        require(sequence not in seen,
+                f"{where}: sequence {sequence} is placed twice")
+        seen.add(sequence)
+        require(tokens == lengths[sequence],
+                f"{where}: sequence {sequence} has token_count {tokens}, "
+                f"the batch says {lengths[sequence]}")
+        require((first, degree) in job.block_set,
+                f"{where}: sequence {sequence} is on a block "
+                f"({first}, {degree}) that {job.scope} does not allow")
+        placements.append(placement)
+    load, gathered = _rank_loads(job, placements)
+    for rank in range(job.ranks):
+        require(job.fits(load[rank], gathered[rank]),
+                f"{where}: rank {rank} holds {load[rank]} tokens and gathers "
+                f"{gathered[rank]}: bucket {job.bucket}, budget {job.budget}")
+    for d in range(job.dp):
+        count = sum(1 for _, _, first, degree in placements
+                    if first < (d + 1) * job.cp and first + degree > d * job.cp)
+        require(count <= job.cap,
+                f"{where}: {count} sequences on DP rank {d}, cap {job.cap}")
+    seconds = clock.run(placements)
+    total = sum(p[1] for p in placements)
+    require(integer(message, "token_count") == total,
+            f"{where}: token_count {message.get('token_count')} != {total}")
+    require(integer(message, "max_rank_tokens") == max(load),
+            f"{where}: max_rank_tokens {message.get('max_rank_tokens')} != "
+            f"{max(load)}")
+    require(close(real(message, "predicted_seconds"), seconds),
+            f"{where}: predicted_seconds {message.get('predicted_seconds')} "
+            f"!= {seconds}")
+    return placements, max(load)
+
+
+def check_plan(job, lengths, plan, policy=None):
+    """Raises Violation at the first rule that `plan` of `lengths` breaks."""
+    seen = set()
+    clock = Clock(job)
+    placements = []
+    fullest = 0
+    micro_batches = plan.get("micro_batches", [])
+    for index, message in enumerate(micro_batches):
+        placed, load = _check_micro_batch(job, lengths, index, message, seen,
+                                          clock)
+        placements += placed
+        fullest = max(fullest, load)
+    missing = set(range(len(lengths))) - seen
+    require(not missing, f"sequences {sorted(missing)[:5]} are not placed")
+
+    sharded = [p for p in placements if p[3] > 1]
+    blocks = [(integer(b, "first_rank"), integer(b, "degree"))
+              for b in plan.get("blocks", [])]
+    used = sorted({p[2:] for p in sharded})
+    require(blocks == used, f"blocks are {blocks}, the plan uses {used}")
+    require(plan.get("policy") == (policy or job.policy),
+            f"policy is {plan.get('policy')}, wanted {policy or job.policy}")
+
+    summary = plan.get("summary", {})
+    for name, value in (("sharded_sequence_count", len(sharded)),
+                        ("sharded_token_count", sum(p[1] for p in sharded)),
+                        ("micro_batch_count", len(micro_batches)),
+                        ("max_rank_tokens", fullest)):
+        require(integer(summary, name) == value,
+                f"summary.{name} {summary.get(name)} != {value}")
+    require(integer(summary, "roll_back_count") >= 0,
+            "summary.roll_back_count is negative")
+    predicted = real(summary, "predicted_seconds")
+    for name, value, offset in (
+            ("predicted_seconds", max(clock.ready), 0),
+            ("dp_imbalance", imbalance(clock.ready), 1),
+            ("rank_imbalance", imbalance(clock.compute), 1)):
+        require(close(real(summary, name), value, offset),
+                f"summary.{name} {summary.get(name)} != {value}")
+    bound = real(summary, "lower_bound_seconds")
+    least = job.lower_bound(lengths)
+    require(bound >= least * (1 - 1e-9),
+            f"summary.lower_bound_seconds {bound} < the contract's {least}")
+    require(bound <= predicted * (1 + 1e-9),
+            f"summary.lower_bound_seconds {bound} > predicted {predicted}")
+    if "digest" in plan:
+        require(plan["digest"] == digest(plan),
+                f"digest {plan['digest']} != {digest(plan)}")
+
+
+def check_refusal(job, lengths, error):
+    """Raises Violation unless refusing `lengths` with `error` is justified."""
+    code = error.get("code")
+    message = error.get("message", "")
+    malformed = (not lengths or
+                 any(not 1 <= n <= MAX_TOKENS for n in lengths))
+    too_long = [k for k, n in enumerate(lengths)
+                if 1 <= n <= MAX_TOKENS and not job.placeable(n)]
+    if malformed:
+        require(code == "INVALID_ARGUMENT", f"malformed batch refused as {code}")
+        return
+    require(code == "FAILED_PRECONDITION", f"refused with {code}: {message}")
+    require(too_long, f"refused although every sequence fits: {message}")
+    limit = max(n for n in _limits(job))
+    for number in (too_long[0], lengths[too_long[0]], limit):
+        require(str(number) in message,
+                f"the refusal does not say {number}: {message}")
+
+
+def _limits(job):
+    """The longest sequence each allowed degree holds."""
+    for degree in job.degrees:
+        low, high = 0, min(job.bucket * degree, MAX_TOKENS)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if job.holds(middle, degree):
+                low = middle
+            else:
+                high = middle - 1
+        yield low
+
+
+def must_be_refused(job, lengths):
+    return (not lengths or
+            any(not 1 <= n <= MAX_TOKENS or not job.placeable(n)
+                for n in lengths))
+
+
+# SHA-256 of the deterministic proto3 serialization, digest field empty ---------
+
+def _varint(value):
+    value &= 2**64 - 1
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _int(number, value):
+    return _varint(number << 3) + _varint(value) if value else b""
+
+
+def _double(number, value):
+    bits = struct.pack("<d", value)
+    return _varint(number << 3 | 1) + bits if any(bits) else b""
+
+
+def _bytes(number, value):
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _ints(message, names):
+    return b"".join(_int(i, integer(message, name))
+                    for i, name in enumerate(names, 1))
+
+
+def digest(plan):
+    """The digest of a plan in JSON form, from the field numbers of plan.proto."""
+    out = b""
+    if plan.get("job"):
+        out += _bytes(1, plan["job"].encode())
+    out += _int(2, integer(plan, "step")) + _int(3, integer(plan, "attempt"))
+    out += _int(5, POLICIES[plan["policy"]])
+    out += _int(6, integer(plan, "calibration_epoch"))
+    for mb in plan.get("micro_batches", []):
+        body = b"".join(
+            _bytes(1, _ints(p, ("sequence", "token_count", "first_rank",
+                                "degree")))
+            for p in mb.get("placements", []))
+        body += _int(2, integer(mb, "token_count"))
+        body += _double(3, real(mb, "predicted_seconds"))
+        body += _int(4, integer(mb, "max_rank_tokens"))
+        out += _bytes(7, body)
+    for block in plan.get("blocks", []):
+        out += _bytes(8, _ints(block, ("first_rank", "degree")))
+    if "summary" in plan:
+        s = plan["summary"]
+        body = (_double(1, real(s, "predicted_seconds")) +
+                _double(2, real(s, "lower_bound_seconds")))
+        for number, name in enumerate(
+                ("roll_back_count", "sharded_sequence_count",
+                 "sharded_token_count", "micro_batch_count",
+                 "max_rank_tokens"), 3):
+            body += _int(number, integer(s, name))
+        body += (_double(8, real(s, "dp_imbalance")) +
+                 _double(9, real(s, "rank_imbalance")))
+        out += _bytes(9, body)
+    return hashlib.sha256(out).hexdigest()

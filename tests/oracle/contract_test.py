@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""The oracle itself: plans worked out by hand pass, each mutation is caught."""
+
+import copy
+import unittest
+
+import contract
+import contract_oracle
+import fuzz
+import job_spec
+
+# With h = h_kv = 1, c1 = 24 and c2 = 4: at 0.125 s a FLOP a token costs 3 s, a
+# token squared 0.5 s. K/V of a token are 4 bytes.
+SPEC = """
+model { hidden_size: 1 layer_count: 1 attention_head_count: 1 kv_head_count: 1
+        head_dim: 1 }  # the smallest model there is
+parallelism { dp_size: %(dp)d cp_size: %(cp)d block_scope: %(scope)s %(more)s }
+memory { bucket_size_tokens: %(bucket)d %(memory)s }
+cost { seconds_per_flop: 0.125, pass_multiplier: 1
+       seconds_per_micro_batch: 100 collectives_per_layer: 1 %(cost)s
+       intra_node { seconds_per_collective: 7 seconds_per_byte: 0.25 } }
+"""
+
+
+def job(dp=1, cp=2, bucket=10, scope="BLOCK_SCOPE_GROUP", more="", memory="",
+        cost=""):
+    return job_spec.Job(SPEC % locals())
+
+
+def placement(sequence, token_count, first_rank, degree):
+    return {"sequence": sequence, "token_count": token_count,
+            "first_rank": first_rank, "degree": degree}
+
+
+def micro_batch(placements, seconds, fullest):
+    return {"placements": placements,
+            "token_count": sum(p["token_count"] for p in placements),
+            "predicted_seconds": seconds, "max_rank_tokens": fullest}
+
+
+def two_ranks_plan():
+    """[4, 1, 3] on two ranks: 4 sharded, 1 and 3 local.
+
+    comp(4, 2) = (3*4 + 16/2) / 2 = 10; comp(1, 1) = 3.5; comp(3, 1) = 13.5.
+    Exchange: 7 + 4 * 4 bytes * 0.25 = 11. Rank 0: max(11, 3.5) + 10 = 21;
+    rank 1: max(11, 13.5) + 10 = 23.5.
+    """
+    return {
+        "policy": "POLICY_SKRULL",
+        "micro_batches": [micro_batch(
+            [placement(1, 1, 0, 1), placement(0, 4, 0, 2),
+             placement(2, 3, 1, 1)], 123.5, 5)],
+        "blocks": [{"first_rank": 0, "degree": 2}],
+        "summary": {
+            "predicted_seconds": 123.5,
+            # max((20 + 3.5 + 13.5) / 2, min(20, 10 + 11)) + 100
+            "lower_bound_seconds": 120.0,
+            "roll_back_count": "0",
+            "sharded_sequence_count": "1", "sharded_token_count": "4",
+            "micro_batch_count": 1, "max_rank_tokens": 5,
+            "rank_imbalance": 23.5 / 18.5 - 1}}
+
+
+LENGTHS = [4, 1, 3]
+
+
+class TextprotoTest(unittest.TestCase):
+
+    def test_reads_nested_messages_lists_comments_and_strings(self):
+        parsed = job_spec.parse_textproto(
+            "a: 1 b { c: -2.5e-3, c: \"x # y\" } b { }"
+            " d: [1, 2] # end\n e: TRUE_NAME")
+        self.assertEqual(parsed, {"a": ["1"],
+                                  "b": [{"c": ["-2.5e-3", "x # y"]}, {}],
+                                  "d": ["1", "2"], "e": ["TRUE_NAME"]})
+
+    def test_refuses_garbage(self):
+        for text in ("a: }", "a {", "?", "1: 2"):
+            with self.assertRaises((ValueError, IndexError)):
+                job_spec.parse_textproto(text)
+
+
+class BlocksTest(unittest.TestCase):
+
+    def test_scopes(self):
+        def wide(blocks):
+            return [b for b in blocks if b[1] > 1]
+        self.assertEqual(wide(job(dp=2, cp=3).blocks), [(0, 3), (3, 3)])
+        self.assertEqual(
+            wide(job(dp=1, cp=6, scope="BLOCK_SCOPE_SUBGROUP").blocks),
+            [(0, 2), (0, 4), (0, 6), (2, 2), (4, 2)])
+        self.assertEqual(
+            wide(job(dp=3, cp=2, scope="BLOCK_SCOPE_POOL").blocks),
+            [(0, 2), (0, 4), (0, 6), (2, 2), (4, 2)])
+
+
+class CostTest(unittest.TestCase):
+
+    def test_exact_formula(self):
+        spec = SPEC % dict(dp=1, cp=1, bucket=9, scope="BLOCK_SCOPE_GROUP",
+                           more="", memory="",
+                           cost="flops_formula: FLOPS_FORMULA_EXACT")
+        spec = spec.replace("head_dim: 1",
+                            "head_dim: 1 intermediate_size: 5 vocab_size: 7")
+        exact = job_spec.Job(spec)
+        # c1 = 2 (2 + 2 + 15) = 38, c0 = 14, c2 = 2.
+        self.assertEqual(exact.comp(3, 1), (0.125 * 52 * 3, 0.125 * 2 * 9))
+
+    def test_efficiency_slows_attention_only(self):
+        slow = job(cost="efficiency_half_tokens: 2")
+        # eff(4 / 2) = 1/2.
+        self.assertEqual(slow.comp(4, 2), (6.0, 8.0))
+
+    def test_table_replaces_constants(self):
+        spec = (SPEC % dict(dp=1, cp=2, bucket=9, scope="BLOCK_SCOPE_GROUP",
+                            more="", memory="", cost="")).replace(
+            "seconds_per_byte: 0.25", "table { bytes: 8 seconds: 1 } "
+            "table { bytes: 16 seconds: 3 }")
+        link = job_spec.Job(spec).intra
+        self.assertEqual([link.seconds(b) for b in (0, 8, 12, 16, 24)],
+                         [1, 1, 2, 3, 5])
+
+    def test_two_ranks_by_hand(self):
+        contract.check_plan(job(), LENGTHS, two_ranks_plan())
+
+    def test_overlap_scope_attention(self):
+        # Linear: rank 0 3 + 6, rank 1 9 + 6. Exchange 11 hides under local
+        # attention: 0.5 and 4.5. Sharded attention: 4.
+        clock = contract.Clock(job(cost="overlap_scope: OVERLAP_SCOPE_ATTENTION"))
+        self.assertEqual(clock.run([(1, 1, 0, 1), (0, 4, 0, 2), (2, 3, 1, 1)]),
+                         100 + 15 + 11 + 4)
+
+    def test_components_wait_for_their_last_member(self):
+        pool = job(dp=3, cp=1, scope="BLOCK_SCOPE_POOL")
+        clock = contract.Clock(pool)
+        clock.run([(0, 2, 0, 1)])               # rank 0: 108
+        clock.run([(1, 2, 0, 2), (2, 1, 2, 1)])  # ranks 0 and 1 join
+        joint = 100 + (7 + 2 * 4 * 0.25) + 4
+        self.assertEqual(clock.ready, [108 + joint, 108 + joint, 103.5])
+
+    def test_uniform_jobs_pay_for_empty_slots(self):
+        pool = job(dp=2, cp=1, more="uniform_micro_batch_count: true")
+        clock = contract.Clock(pool)
+        self.assertEqual(clock.run([(0, 1, 1, 1)]), 103.5)
+        self.assertEqual(clock.ready, [100, 103.5])
+        self.assertEqual(clock.run([]), 100)
+
+
+class MutationTest(unittest.TestCase):
+
+    def refused(self, text, mutate, the_job=None):
+        plan = copy.deepcopy(two_ranks_plan())
+        mutate(plan)
+        with self.assertRaisesRegex(contract.Violation, text):
+            contract.check_plan(the_job or job(), LENGTHS, plan)
+
+    def test_each_rule(self):
+        mb = lambda plan: plan["micro_batches"][0]
+        first = lambda plan: mb(plan)["placements"][0]
+        self.refused("not in the batch", lambda p: first(p).update(sequence=3))
+        self.refused("placed twice", lambda p: mb(p)["placements"].append(
+            placement(2, 3, 0, 1)))
+        self.refused("token_count", lambda p: first(p).update(token_count=2))
+        self.refused("block", lambda p: first(p).update(degree=3))
+        self.refused("block", lambda p: first(p).update(first_rank=-1))
+        self.refused("not placed", lambda p: p["micro_batches"].pop())
+        self.refused("rank 1", lambda p: None, job(bucket=4))
+        self.refused("cap", lambda p: None,
+                     job(memory="max_sequences_per_micro_batch: 2"))
+        self.refused("gathers 4", lambda p: None, job(
+            memory="bytes_per_token: 1 gather_bytes_per_token: 1.5"))
+        for name in ("token_count", "max_rank_tokens", "predicted_seconds"):
+            self.refused(name, lambda p, n=name: mb(p).update({n: 7}))
+        self.refused("blocks", lambda p: p["blocks"].clear())
+        self.refused("policy", lambda p: p.update(policy="POLICY_STATIC_CP"))
+        for name in two_ranks_plan()["summary"]:
+            self.refused(name, lambda p, n=name: p["summary"].update({n: -9}))
+        self.refused("dp_imbalance",
+                     lambda p: p["summary"].update(dp_imbalance=1))
+        self.refused("lower_bound", lambda p: p["summary"].update(
+            lower_bound_seconds=124))
+        self.refused("digest", lambda p: p.update(digest="00"))
+
+    def test_infinite_seconds(self):
+        self.refused("predicted_seconds",
+                     lambda p: p["micro_batches"][0].update(
+                         predicted_seconds="Infinity"))
+
+
+class RefusalTest(unittest.TestCase):
+
+    def test_justified(self):
+        error = {"code": "FAILED_PRECONDITION",
+                 "message": "sequence 0: 21 tokens > 20"}
+        contract.check_refusal(job(), [21], error)
+        with self.assertRaisesRegex(contract.Violation, "every sequence fits"):
+            contract.check_refusal(job(), [20], error)
+        with self.assertRaisesRegex(contract.Violation, "does not say 22"):
+            contract.check_refusal(job(), [22], error)
+
+    def test_a_batch_that_never_fits_must_be_refused(self):
+        self.assertTrue(contract.must_be_refused(job(), [1, 21]))
+        self.assertFalse(contract.must_be_refused(job(), [20]))
+        gather = job(memory="bytes_per_token: 1 gather_bytes_per_token: 0.5")
+        self.assertTrue(contract.must_be_refused(gather, [11]))
+
+
+class InputTest(unittest.TestCase):
+
+    def test_lengths_files(self):
+        self.assertEqual(contract_oracle.read_lengths(
+            "# head\n5\n\n7 # tail\n{\"length\": 9, \"id\": \"#\"}\n"),
+            [5, 7, 9])
+        self.assertEqual(contract_oracle.batches([1, 2, 3], 2), [[1, 2], [3]])
+
+    def test_fuzz_jobs_can_be_read(self):
+        for name, text, lengths, _, _ in fuzz.cases(200, "self"):
+            the_job = job_spec.Job(text)
+            self.assertGreaterEqual(the_job.bucket, 1, name)
+            self.assertTrue(lengths, name)
+            self.assertIn((0, 1), the_job.block_set, name)
+
+
+if __name__ == "__main__":
+    unittest.main()
