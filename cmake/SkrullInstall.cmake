@@ -1,0 +1,34 @@
+# find_package(skrull CONFIG [COMPONENTS layout planner convert client]): one
+# export set; what a consumer must find besides depends on the components it
+# asks for (skrull-config.cmake.in).
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/skrull)
+
+install(EXPORT skrull-targets NAMESPACE skrull:: DESTINATION ${package_dir})
+configure_package_config_file(
+  ${CMAKE_CURRENT_LIST_DIR}/skrull-config.cmake.in
+  ${PROJECT_BINARY_DIR}/skrull-config.cmake
+  INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(
+  ${PROJECT_BINARY_DIR}/skrull-config-version.cmake
+  COMPATIBILITY SameMinorVersion)  # below 1.0 a minor version may break
+install(FILES ${PROJECT_BINARY_DIR}/skrull-config.cmake
+              ${PROJECT_BINARY_DIR}/skrull-config-version.cmake
+        DESTINATION ${package_dir})
+
+# Public headers only: how a policy works inside is not API.
+set(include_dir ${CMAKE_INSTALL_INCLUDEDIR}/skrull)
+foreach(name IN ITEMS cost_model error job layout plan plan_checker planner
+                      rank_plan)
+  install(FILES ${PROJECT_SOURCE_DIR}/server/planner/${name}.h
+          DESTINATION ${include_dir}/planner)
+endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/server/convert.h
+        DESTINATION ${include_dir}/server)
+install(DIRECTORY ${PROJECT_BINARY_DIR}/gen/skrull/v1
+        DESTINATION ${include_dir} FILES_MATCHING PATTERN "*.pb.h")
+install(FILES ${PROJECT_SOURCE_DIR}/client/cpp/planner_client.h
+        DESTINATION ${include_dir}/client)
+
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
