@@ -31,8 +31,8 @@ absl::StatusOr<v1::JobSpec> ParseJobSpecText(const std::string& text);
 // Deterministic serialization: two specs are the same job when these are equal.
 std::string CanonicalBytes(const google::protobuf::Message& message);
 
-// nullopt for POLICY_UNSPECIFIED. Errors: INVALID_ARGUMENT for an unknown value,
-// naming `field`.
+// nullopt for POLICY_UNSPECIFIED. Errors: INVALID_ARGUMENT for an unknown
+// value, naming `field`.
 absl::StatusOr<std::optional<Policy>> PolicyFromProto(v1::Policy policy,
                                                       const std::string& field);
 v1::Policy PolicyToProto(Policy policy);

@@ -24,8 +24,8 @@ struct PlanRecord {
   friend bool operator==(const PlanRecord&, const PlanRecord&) = default;
 };
 
-// Thread-safe. Calls may block on storage: never call on a gRPC thread. Any call
-// may fail with kStoreFailed, having changed nothing.
+// Thread-safe. Calls may block on storage: never call on a gRPC thread. Any
+// call may fail with kStoreFailed, having changed nothing.
 class PlanStore {
  public:
   virtual ~PlanStore() = default;
@@ -34,8 +34,8 @@ class PlanStore {
   // returns the record that stands: the caller compares request digests.
   // Durable, to the degree the backend promises, before it returns. Only the
   // `kept_steps` steps of a job that were committed last are kept; older ones
-  // are forgotten. Errors: kJobNotFound, kGenerationMismatch (the job is gone or
-  // was replaced: nothing is stored).
+  // are forgotten. Errors: kJobNotFound, kGenerationMismatch (the job is gone
+  // or was replaced: nothing is stored).
   virtual absl::StatusOr<PlanRecord> Commit(const PlanRecord& record,
                                             int64_t kept_steps) = 0;
 

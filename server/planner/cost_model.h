@@ -43,17 +43,24 @@ class CostModel {
   // tokens 0. REQUIRES: the block lies in the pool. O(log table).
   double Exchange(Block block, int64_t tokens) const;
 
-  // A value no block of `degree` can beat in exchanging `tokens` or more: the
-  // cheapest allowed block's. O(log table).
+  // A value no allowed block of `degree` can beat in exchanging `tokens` or
+  // more. REQUIRES: the job's scope allows the degree. O(table).
   double MinExchange(int32_t degree, int64_t tokens) const;
 
  private:
-  double CollectiveSeconds(const LinkCost& link, double bytes) const;
+  // Which links the allowed blocks of one degree run over.
+  struct DegreeLinks {
+    int32_t degree;
+    bool intra_node;
+    bool inter_node;
+  };
+
   bool IsIntraNode(Block block) const;
 
   const Job& job_;
-  double seconds_per_unit_;  // seconds_per_flop * pass_multiplier
-  double collectives_;       // layer_count * collectives_per_layer
+  double seconds_per_unit_;         // seconds_per_flop * pass_multiplier
+  double collectives_;              // layer_count * collectives_per_layer
+  std::vector<DegreeLinks> links_;  // of all allowed degrees above 1
 };
 
 // Time of one micro-batch and what it is made of.
@@ -101,8 +108,14 @@ class StepClock {
   std::vector<double> ready_;         // per DP rank
   std::vector<double> rank_compute_;  // per rank, all micro-batches
   std::vector<RankLoad> load_;        // per rank, this micro-batch
-  std::vector<int32_t> component_;    // per DP rank, this micro-batch
-  std::vector<BlockLoad> blocks_;
+  std::vector<BlockLoad> blocks_;     // this micro-batch's
+  // Per DP rank, this micro-batch: lowest DP rank joined with it; whether it
+  // has a placement; and, at the index of a component's lowest DP rank, when
+  // the component starts and its slowest rank's seconds.
+  std::vector<int32_t> component_;
+  std::vector<char> active_;
+  std::vector<double> start_;
+  std::vector<double> slowest_;
 };
 
 // A value no legal plan of the batch can beat, under any policy.

@@ -19,20 +19,20 @@ namespace skrull {
 // `reason` label of skrull_refusals_total: a closed set.
 enum class ErrorReason : int8_t {
   kUnspecified,
-  kEmptyBatch,         // INVALID_ARGUMENT: no lengths
-  kFieldInvalid,       // INVALID_ARGUMENT: `field` (and `indices`) out of range
-  kSequenceTooLong,    // FAILED_PRECONDITION: `indices` can never be placed
-  kPlanConflict,       // FAILED_PRECONDITION: key committed for another request
-  kGenerationMismatch, // FAILED_PRECONDITION: job has another generation
-  kJobNotFound,        // NOT_FOUND
-  kJobExists,          // ALREADY_EXISTS: same name, other spec
-  kLimitExceeded,      // RESOURCE_EXHAUSTED: over a server limit
-  kQueueFull,          // RESOURCE_EXHAUSTED: planning queue full, retry
-  kDraining,           // UNAVAILABLE: shutting down, retry elsewhere
-  kDeadlineExceeded,   // DEADLINE_EXCEEDED
-  kCancelled,          // CANCELLED: the caller went away
-  kStoreFailed,        // UNAVAILABLE: the store could not commit or read
-  kInternal,           // INTERNAL: a bug of ours, e.g. the checker refused a plan
+  kEmptyBatch,       // INVALID_ARGUMENT: no lengths
+  kFieldInvalid,     // INVALID_ARGUMENT: `field` (and `indices`) out of range
+  kSequenceTooLong,  // FAILED_PRECONDITION: `indices` can never be placed
+  kPlanConflict,     // FAILED_PRECONDITION: key committed for another request
+  kGenerationMismatch,  // FAILED_PRECONDITION: job has another generation
+  kJobNotFound,         // NOT_FOUND
+  kJobExists,           // ALREADY_EXISTS: same name, other spec
+  kLimitExceeded,       // RESOURCE_EXHAUSTED: over a server limit
+  kQueueFull,           // RESOURCE_EXHAUSTED: planning queue full, retry
+  kDraining,            // UNAVAILABLE: shutting down, retry elsewhere
+  kDeadlineExceeded,    // DEADLINE_EXCEEDED
+  kCancelled,           // CANCELLED: the caller went away
+  kStoreFailed,         // UNAVAILABLE: the store could not commit or read
+  kInternal,  // INTERNAL: a bug of ours, e.g. the checker refused a plan
 };
 
 // "SEQUENCE_TOO_LONG" for kSequenceTooLong, and so on.
@@ -46,10 +46,10 @@ struct ErrorDetail {
   static constexpr int kMaxIndices = 32;
 
   ErrorReason reason = ErrorReason::kUnspecified;
-  std::string field;  // path of the field at fault; may be empty
-  std::vector<int64_t> indices;
-  std::optional<int64_t> limit;
-  std::optional<double> retry_after_seconds;
+  std::string field = {};  // path of the field at fault; may be empty
+  std::vector<int64_t> indices = {};
+  std::optional<int64_t> limit = std::nullopt;
+  std::optional<double> retry_after_seconds = std::nullopt;
 
   friend bool operator==(const ErrorDetail&, const ErrorDetail&) = default;
 };

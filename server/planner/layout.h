@@ -131,9 +131,8 @@ SKRULL_HOST_DEVICE constexpr int64_t LowTokensBefore(int64_t rank,
   const int64_t each = token_count / degree;
   // floor((each + 1) / 2) exceeds floor(each / 2) only when `each` is odd.
   const int64_t extras =
-      each % 2 == 1
-          ? ExtrasBefore(rank, degree, rotation, token_count % degree)
-          : 0;
+      each % 2 == 1 ? ExtrasBefore(rank, degree, rotation, token_count % degree)
+                    : 0;
   return rank * (each / 2) + extras;
 }
 
@@ -154,9 +153,8 @@ SKRULL_HOST_DEVICE constexpr ZigzagShard Shard(int64_t token_count,
   // High chunks lie in descending rank order: the one of rank r begins where
   // the high chunks of ranks [0, r] are still to come.
   const auto high_begin = [&](int64_t ranks) {
-    const int64_t rows =
-        ranks * each +
-        layout_internal::ExtrasBefore(ranks, degree, rotation, extra);
+    const int64_t rows = ranks * each + layout_internal::ExtrasBefore(
+                                            ranks, degree, rotation, extra);
     return token_count - (rows - low_end(ranks));
   };
   const int64_t r = rank_in_block;

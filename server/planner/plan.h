@@ -1,5 +1,5 @@
-// A plan, as plain immutable data: what skrull.v1.Plan says, without the digest,
-// which is taken of its wire form (server/convert).
+// A plan, as plain immutable data: what skrull.v1.Plan says, without the
+// digest, which is taken of its wire form (server/convert).
 #ifndef SKRULL_SERVER_PLANNER_PLAN_H_
 #define SKRULL_SERVER_PLANNER_PLAN_H_
 

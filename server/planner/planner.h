@@ -26,9 +26,9 @@ inline constexpr int64_t kMaxTokens = (int64_t{1} << 31) - 1;
 inline constexpr int64_t kMaxSequences = int64_t{1} << 30;
 
 struct PlanOptions {
-  PlanKey key;                   // copied into the plan
-  std::optional<Policy> policy;  // nullopt = the job's
-  int64_t calibration_epoch = 0; // copied into the plan
+  PlanKey key;                    // copied into the plan
+  std::optional<Policy> policy;   // nullopt = the job's
+  int64_t calibration_epoch = 0;  // copied into the plan
 };
 
 // OK if the batch can be planned for `job`. Errors:

@@ -11,8 +11,8 @@
 
 namespace skrull {
 
-// A rank's share of one micro-batch. A rank with no segments still takes part in
-// the step's model-wide collectives, with weight 0.
+// A rank's share of one micro-batch. A rank with no segments still takes part
+// in the step's model-wide collectives, with weight 0.
 struct RankMicroBatch {
   std::vector<RankSegment> segments;  // in row order, see RankSegments()
   int64_t row_count = 0;              // rows of this rank, tokens

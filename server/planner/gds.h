@@ -1,0 +1,38 @@
+// GDS, Alg. 2 of the Skrull paper: a global batch over DP ranks and
+// micro-batches, each micro-batch placed by DACP (dacp.h).
+//
+// Deliberate differences from the listing (docs/algorithms.md):
+//  - a micro-batch may fill its group exactly (the listing's `>=` refuses it,
+//    and then does not end);
+//  - the loop ends on success, and at one sequence a micro-batch at the latest,
+//    so a batch whose sequences can each be placed alone is always scheduled;
+//  - where the strided split fails at some count, a first-fit-decreasing split
+//    of that count is tried before the count grows;
+//  - sequences that no CP group holds take larger blocks (BLOCK_SCOPE_POOL).
+#ifndef SKRULL_SERVER_PLANNER_GDS_H_
+#define SKRULL_SERVER_PLANNER_GDS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "skrull/planner/cost_model.h"
+#include "skrull/planner/job.h"
+#include "skrull/planner/plan.h"
+
+namespace skrull {
+
+struct GdsResult {
+  std::vector<MicroBatchPlan> micro_batches;  // placements only
+  int64_t roll_back_count = 0;                // in the placements kept
+};
+
+// Schedules the batch. REQUIRES: each length is in 1 .. job.longest_sequence().
+// O(K log K) without gathered K/V. With it, DACP can refuse a split, and O(K
+// log ranks) is spent on each of O(log K) counts.
+GdsResult RunGds(const Job& job, const CostModel& cost,
+                 std::span<const int64_t> lengths);
+
+}  // namespace skrull
+
+#endif  // SKRULL_SERVER_PLANNER_GDS_H_

@@ -1,0 +1,71 @@
+#include "skrull/planner/plan.h"
+
+#include <algorithm>
+
+#include "skrull/planner/cost_model.h"
+
+namespace skrull {
+
+void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan) {
+  const CostModel cost(job);
+  StepClock clock(job, cost);
+  PlanSummary& summary = plan->summary;
+  const int64_t roll_backs = summary.roll_back_count;
+  summary = PlanSummary{};
+  summary.roll_back_count = roll_backs;
+  plan->blocks.clear();
+  for (MicroBatchPlan& micro_batch : plan->micro_batches) {
+    micro_batch.token_count = 0;
+    for (const SequencePlacement& p : micro_batch.placements) {
+      micro_batch.token_count += p.token_count;
+      if (p.degree == 1) continue;
+      ++summary.sharded_sequence_count;
+      summary.sharded_token_count += p.token_count;
+      if (plan->blocks.empty() || plan->blocks.back() != p.block()) {
+        plan->blocks.push_back(p.block());
+      }
+    }
+    const MicroBatchTime time = clock.Run(micro_batch.placements);
+    micro_batch.predicted_seconds = time.seconds;
+    micro_batch.max_rank_tokens = time.max_rank_tokens;
+    summary.max_rank_tokens =
+        std::max(summary.max_rank_tokens, time.max_rank_tokens);
+  }
+  std::sort(plan->blocks.begin(), plan->blocks.end());
+  plan->blocks.erase(std::unique(plan->blocks.begin(), plan->blocks.end()),
+                     plan->blocks.end());
+  summary.micro_batch_count = std::ssize(plan->micro_batches);
+  summary.predicted_seconds = clock.seconds();
+  summary.lower_bound_seconds = LowerBoundSeconds(job, cost, lengths);
+  summary.dp_imbalance = clock.dp_imbalance();
+  summary.rank_imbalance = clock.rank_imbalance();
+}
+
+RankPlan MakeRankPlan(const Plan& plan, const std::string& digest,
+                      int32_t rank) {
+  RankPlan out{.job = plan.key.job,
+               .step = plan.key.step,
+               .attempt = plan.key.attempt,
+               .digest = digest,
+               .rank = rank,
+               .micro_batches = {},
+               .blocks = plan.blocks,
+               .batch_token_count = 0,
+               .predicted_seconds = plan.summary.predicted_seconds};
+  for (const MicroBatchPlan& micro_batch : plan.micro_batches) {
+    out.batch_token_count += micro_batch.token_count;
+  }
+  for (const MicroBatchPlan& micro_batch : plan.micro_batches) {
+    RankMicroBatch share{.segments = RankSegments(micro_batch.placements, rank),
+                         .token_count = micro_batch.token_count};
+    for (const RankSegment& segment : share.segments) {
+      share.row_count += segment.rows();
+    }
+    share.token_weight = static_cast<double>(share.row_count) /
+                         static_cast<double>(out.batch_token_count);
+    out.micro_batches.push_back(std::move(share));
+  }
+  return out;
+}
+
+}  // namespace skrull

@@ -1,0 +1,163 @@
+#include "skrull/planner/planner.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "skrull/planner/baselines/static_cp.h"
+#include "skrull/planner/cost_model.h"
+#include "skrull/planner/error.h"
+#include "skrull/planner/gds.h"
+#include "skrull/planner/layout.h"
+
+namespace skrull {
+namespace {
+
+// The longest sequence any block of `scope` holds.
+int64_t LongestInScope(const Job& job, BlockScope scope) {
+  int64_t longest = 0;
+  for (const int32_t degree : AllowedDegrees(scope, job.pool())) {
+    longest = std::max(longest, job.LongestOnDegree(degree));
+  }
+  return longest;
+}
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Changes to the job, each alone enough to hold a sequence of `tokens`.
+std::vector<std::string> WhatWouldHold(const Job& job, int64_t tokens) {
+  std::vector<std::string> hints;
+  const BlockScope scope = job.parallelism().block_scope;
+  if (scope != BlockScope::kPool &&
+      LongestInScope(job, BlockScope::kPool) >= tokens) {
+    hints.push_back("block_scope BLOCK_SCOPE_POOL");
+  }
+  // The largest block is `groups` CP groups.
+  const int64_t groups = scope == BlockScope::kPool ? job.pool().dp_size : 1;
+  // A rank of any block large enough holds at least this many rows.
+  int64_t rows = job.bucket_size();
+  if (job.models_gather()) {
+    const double left = job.byte_budget() - static_cast<double>(tokens) *
+                                                job.gather_bytes_per_token();
+    rows = left < job.bytes_per_token()
+               ? 0
+               : std::min(rows,
+                          static_cast<int64_t>(left / job.bytes_per_token()));
+  }
+  if (rows > 0) {
+    hints.push_back(
+        absl::StrCat("cp_size ", CeilDiv(CeilDiv(tokens, rows), groups)));
+  }
+  const int64_t bucket = CeilDiv(tokens, groups * job.pool().cp_size);
+  if (bucket <= rows || !job.models_gather()) {
+    hints.push_back(absl::StrCat("bucket_size_tokens ", bucket));
+  } else {
+    hints.push_back("more device_bytes or fewer gather_bytes_per_token");
+  }
+  return hints;
+}
+
+// FAILED_PRECONDITION naming the sequences of `indices`, at least one.
+absl::Status TooLong(const Job& job, std::span<const int64_t> lengths,
+                     const std::vector<int64_t>& indices) {
+  ErrorDetail detail{.reason = ErrorReason::kSequenceTooLong,
+                     .field = "lengths",
+                     .limit = job.longest_sequence()};
+  std::vector<std::string> named;
+  int64_t longest = 0;
+  for (const int64_t index : indices) {
+    const int64_t tokens = lengths[static_cast<size_t>(index)];
+    longest = std::max(longest, tokens);
+    if (std::ssize(named) == ErrorDetail::kMaxIndices) continue;
+    detail.indices.push_back(index);
+    named.push_back(absl::StrCat("index ", index, ": ", tokens, " > ",
+                                 job.longest_sequence()));
+  }
+  const auto unnamed = indices.size() - named.size();
+  if (unnamed > 0) named.push_back(absl::StrCat("and ", unnamed, " more"));
+  return MakeError(
+      detail,
+      absl::StrCat("lengths: ", indices.size(),
+                   indices.size() == 1 ? " sequence is" : " sequences are",
+                   " longer than the ", job.longest_sequence(),
+                   " tokens that the largest block holds: ",
+                   absl::StrJoin(named, ", "), "; ", longest, " fits with ",
+                   absl::StrJoin(WhatWouldHold(job, longest), ", or ")));
+}
+
+}  // namespace
+
+absl::Status CheckBatch(const Job& job, std::span<const int64_t> lengths) {
+  if (lengths.empty()) {
+    return MakeError({.reason = ErrorReason::kEmptyBatch, .field = "lengths"},
+                     "lengths: the batch is empty");
+  }
+  if (std::ssize(lengths) > kMaxSequences) {
+    return FieldError(
+        "lengths",
+        absl::StrCat(lengths.size(), " sequences exceed ", kMaxSequences));
+  }
+  std::vector<int64_t> invalid;
+  std::vector<int64_t> too_long;
+  for (int64_t k = 0; k < std::ssize(lengths); ++k) {
+    const int64_t tokens = lengths[static_cast<size_t>(k)];
+    if (tokens < 1 || tokens > kMaxTokens) {
+      invalid.push_back(k);
+    } else if (tokens > job.longest_sequence()) {
+      too_long.push_back(k);
+    }
+  }
+  if (!invalid.empty()) {
+    ErrorDetail detail{.reason = ErrorReason::kFieldInvalid,
+                       .field = "lengths"};
+    std::vector<std::string> named;
+    for (const int64_t index : invalid) {
+      if (std::ssize(named) == ErrorDetail::kMaxIndices) {
+        named.push_back(
+            absl::StrCat("and ", invalid.size() - named.size(), " more"));
+        break;
+      }
+      detail.indices.push_back(index);
+      named.push_back(absl::StrCat("index ", index, ": ",
+                                   lengths[static_cast<size_t>(index)]));
+    }
+    return MakeError(detail, absl::StrCat("lengths: not in [1, ", kMaxTokens,
+                                          "]: ", absl::StrJoin(named, ", ")));
+  }
+  if (!too_long.empty()) return TooLong(job, lengths, too_long);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
+                              const PlanOptions& options) {
+  if (absl::Status status = CheckBatch(job, lengths); !status.ok()) {
+    return status;
+  }
+  Plan plan{.key = options.key,
+            .policy = options.policy.value_or(job.policy()),
+            .calibration_epoch = options.calibration_epoch,
+            .micro_batches = {},
+            .blocks = {},
+            .summary = {}};
+  switch (plan.policy) {
+    case Policy::kSkrull: {
+      const CostModel cost(job);
+      GdsResult result = RunGds(job, cost, lengths);
+      plan.micro_batches = std::move(result.micro_batches);
+      plan.summary.roll_back_count = result.roll_back_count;
+      break;
+    }
+    case Policy::kStaticCp:
+      plan.micro_batches = ScheduleStaticCp(job, lengths);
+      break;
+    case Policy::kPackedStaticCp:
+      plan.micro_batches = SchedulePackedStaticCp(job, lengths);
+      break;
+  }
+  FinishPlan(job, lengths, &plan);
+  return plan;
+}
+
+}  // namespace skrull
