@@ -27,8 +27,9 @@ install(FILES ${PROJECT_SOURCE_DIR}/server/convert.h
         DESTINATION ${include_dir}/server)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/gen/skrull/v1
         DESTINATION ${include_dir} FILES_MATCHING PATTERN "*.pb.h")
-install(FILES ${PROJECT_SOURCE_DIR}/client/cpp/planner_client.h
-        DESTINATION ${include_dir}/client)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/client/cpp/
+        DESTINATION ${include_dir}/client
+        FILES_MATCHING PATTERN "*.h" PATTERN internal EXCLUDE)
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
