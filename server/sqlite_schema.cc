@@ -1,0 +1,126 @@
+#include "skrull/server/sqlite_schema.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace skrull {
+namespace {
+
+// How long a start waits for another daemon on the same file to let go of it.
+constexpr int kBusyMilliseconds = 2000;
+
+// Steps of a job are of two kinds, planned (1) and only reported (0); each has
+// its own order and count. Deleting a job or a step deletes what hangs on it.
+constexpr char kSchema[] = R"sql(
+CREATE TABLE jobs(
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  name TEXT NOT NULL UNIQUE,
+  spec BLOB NOT NULL,
+  generation INTEGER NOT NULL,
+  calibration_epoch INTEGER NOT NULL,
+  create_time_micros INTEGER NOT NULL,
+  next_order INTEGER NOT NULL DEFAULT 1,
+  planned_steps INTEGER NOT NULL DEFAULT 0,
+  reported_steps INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE steps(
+  job_id INTEGER NOT NULL REFERENCES jobs(id) ON DELETE CASCADE,
+  step INTEGER NOT NULL,
+  planned INTEGER NOT NULL,
+  last_order INTEGER NOT NULL,
+  PRIMARY KEY(job_id, step)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX steps_by_order ON steps(job_id, planned, last_order);
+CREATE TABLE plans(
+  job_id INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  request_digest TEXT NOT NULL,
+  plan BLOB NOT NULL,
+  PRIMARY KEY(job_id, step, attempt),
+  FOREIGN KEY(job_id, step) REFERENCES steps(job_id, step) ON DELETE CASCADE
+);
+CREATE TABLE reports(
+  job_id INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  rank INTEGER NOT NULL,
+  report BLOB NOT NULL,
+  PRIMARY KEY(job_id, step, attempt, rank),
+  FOREIGN KEY(job_id, step) REFERENCES steps(job_id, step) ON DELETE CASCADE
+) WITHOUT ROWID;
+)sql";
+
+// True if the file holds nothing yet. Errors: not ours, newer, corrupt.
+absl::StatusOr<bool> CheckFile(SqliteDatabase* database) {
+  absl::StatusOr<int64_t> tables =
+      database->QueryInt("SELECT count(*) FROM sqlite_schema");
+  if (!tables.ok()) return tables.status();
+  absl::StatusOr<int64_t> owner = database->QueryInt("PRAGMA application_id");
+  if (!owner.ok()) return owner.status();
+  absl::StatusOr<int64_t> version = database->QueryInt("PRAGMA user_version");
+  if (!version.ok()) return version.status();
+  if (*tables == 0 && *owner == 0 && *version == 0) return true;
+  if (*owner != kStoreApplicationId) {
+    return StoreFailed(database->path(), "a database of another program");
+  }
+  if (*version > kStoreSchemaVersion) {
+    return StoreFailed(
+        database->path(),
+        absl::StrCat("written by a newer version (schema ", *version,
+                     ", this one knows up to ", kStoreSchemaVersion, ")"));
+  }
+  absl::StatusOr<std::string> check =
+      database->QueryText("PRAGMA quick_check(1)");
+  if (!check.ok()) return check.status();
+  if (*check != "ok") {
+    return StoreFailed(database->path(), absl::StrCat("corrupt: ", *check));
+  }
+  return false;
+}
+
+absl::Status KeepLog(SqliteDatabase* database) {
+  absl::StatusOr<std::string> journal =
+      database->QueryText("PRAGMA journal_mode = WAL");
+  if (!journal.ok()) return journal.status();
+  if (*journal != "wal") {
+    return StoreFailed(database->path(), "cannot keep a write-ahead log here");
+  }
+  // Large plans fill pages fast: 4,000 of them (16 MB) between checkpoints.
+  return database->Execute(
+      "PRAGMA synchronous = FULL;"
+      "PRAGMA foreign_keys = ON;"
+      "PRAGMA wal_autocheckpoint = 4000;"
+      "PRAGMA journal_size_limit = 67108864");
+}
+
+absl::Status MakeTables(SqliteDatabase* database) {
+  SqliteTransaction transaction(database);
+  absl::Status status = transaction.Begin();
+  if (status.ok()) status = database->Execute(kSchema);
+  if (status.ok()) {
+    status = database->Execute(
+        absl::StrCat("PRAGMA application_id = ", kStoreApplicationId,
+                     "; PRAGMA user_version = ", kStoreSchemaVersion));
+  }
+  if (status.ok()) status = transaction.Commit();
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<SqliteDatabase> OpenStoreDatabase(const std::string& path) {
+  absl::StatusOr<SqliteDatabase> database =
+      SqliteDatabase::Open(path, kBusyMilliseconds);
+  if (!database.ok()) return database.status();
+  // From the first read on, nobody else gets the file.
+  absl::Status status = database->Execute("PRAGMA locking_mode = EXCLUSIVE");
+  if (!status.ok()) return status;
+  absl::StatusOr<bool> is_new = CheckFile(&*database);
+  if (!is_new.ok()) return is_new.status();
+  status = KeepLog(&*database);
+  if (status.ok() && *is_new) status = MakeTables(&*database);
+  if (!status.ok()) return status;
+  return database;
+}
+
+}  // namespace skrull

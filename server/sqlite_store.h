@@ -1,0 +1,108 @@
+// The store that survives: one SQLite database file, held by one daemon.
+//
+// Durability: a call that changes jobs or plans has synced the write-ahead log
+// to disk before it returns. A report survives the death of the process at
+// once, but a power failure may take the last ones: thousands of ranks report
+// each step, and losing a report loses no agreement.
+//
+// The file is locked for the store's lifetime: while it is open nobody else,
+// backup tools included, can open it. Copy it while no daemon runs, together
+// with its -wal file if there is one.
+#ifndef SKRULL_SERVER_SQLITE_STORE_H_
+#define SKRULL_SERVER_SQLITE_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "skrull/server/mutex.h"
+#include "skrull/server/sqlite.h"
+#include "skrull/server/store.h"
+
+namespace skrull {
+
+// One connection behind one mutex: calls run one at a time. O(log) statements
+// a call, plus what it returns or forgets.
+class SqliteStore final : public Store {
+ public:
+  // Errors: as OpenStoreDatabase (sqlite_schema.h).
+  static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(
+      const std::string& path);
+
+  absl::StatusOr<JobRecord> Create(const JobRecord& wanted,
+                                   int64_t max_jobs) override;
+  absl::StatusOr<JobRecord> Get(const std::string& name) override;
+  absl::StatusOr<std::vector<JobRecord>> List(const std::string& after,
+                                              int64_t limit) override;
+  absl::Status Delete(const std::string& name, int64_t generation) override;
+  absl::StatusOr<int64_t> Count() override;
+
+  absl::StatusOr<PlanRecord> Commit(const PlanRecord& record,
+                                    int64_t kept_steps) override;
+  absl::StatusOr<std::optional<PlanRecord>> Find(const PlanKey& key,
+                                                 int64_t generation) override;
+  absl::Status PutReport(const std::string& job, int64_t generation,
+                         const v1::StepReport& report,
+                         int64_t kept_steps) override;
+  absl::StatusOr<std::vector<v1::StepReport>> Reports(
+      const PlanKey& key, int64_t generation) override;
+
+ private:
+  // The row of a job that bookkeeping of its steps needs.
+  struct JobRow {
+    int64_t id = 0;
+    int64_t generation = 0;
+    int64_t next_order = 0;
+    int64_t planned_steps = 0;
+    int64_t reported_steps = 0;
+  };
+  enum class StepKind { kNone, kReported, kPlanned };
+
+  SqliteStore() = default;
+
+  absl::Status PrepareStatements() SKRULL_REQUIRES(mutex_);
+
+  absl::StatusOr<JobRecord> ReadRecord(const SqliteStatement& row)
+      SKRULL_REQUIRES(mutex_);
+  absl::StatusOr<std::optional<JobRecord>> FindRecord(const std::string& name)
+      SKRULL_REQUIRES(mutex_);
+  // The job at that very generation, or why there is none.
+  absl::StatusOr<JobRow> FindJob(const std::string& name, int64_t generation)
+      SKRULL_REQUIRES(mutex_);
+  absl::StatusOr<std::optional<PlanRecord>> FindPlan(const PlanKey& key,
+                                                     int64_t generation)
+      SKRULL_REQUIRES(mutex_);
+  // Makes `step` the newest of its kind, forgets the oldest ones beyond
+  // `kept_steps`, and stores the job's counters.
+  absl::Status TouchStep(JobRow job, int64_t step, bool planned,
+                         int64_t kept_steps) SKRULL_REQUIRES(mutex_);
+  absl::StatusOr<StepKind> FindStep(int64_t job_id, int64_t step)
+      SKRULL_REQUIRES(mutex_);
+  absl::Status StoreReport(const std::string& name, int64_t generation,
+                           const v1::StepReport& report, int64_t kept_steps)
+      SKRULL_REQUIRES(mutex_);
+
+  Mutex mutex_;
+  // The statements are declared after, hence destroyed before, the database.
+  SqliteDatabase database_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement count_jobs_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement insert_job_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement delete_job_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement select_record_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement list_records_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement select_job_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement update_job_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement select_step_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement upsert_step_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement delete_oldest_step_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement select_plan_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement insert_plan_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement upsert_report_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement list_reports_ SKRULL_GUARDED_BY(mutex_);
+};
+
+}  // namespace skrull
+
+#endif  // SKRULL_SERVER_SQLITE_STORE_H_
