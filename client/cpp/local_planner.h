@@ -19,13 +19,13 @@ namespace skrull {
 
 // One global batch to plan in process.
 struct LocalBatch {
-  std::string job;      // copied into the plan; may be empty
-  int64_t step = 0;     // >= 0
-  int32_t attempt = 0;  // 0 .. 1000
+  std::string job = {};  // copied into the plan; may be empty
+  int64_t step = 0;      // >= 0
+  int32_t attempt = 0;   // 0 .. 1000
   // Lengths of the batch's sequences in tokens, each 1 .. 2^31 - 1.
-  std::vector<int64_t> lengths;
+  std::vector<int64_t> lengths = {};
   // Name of a policy, e.g. "POLICY_SKRULL"; empty = the job's.
-  std::string policy;
+  std::string policy = {};
 };
 
 // Immutable; thread-safe.

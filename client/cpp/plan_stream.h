@@ -32,11 +32,11 @@ namespace skrull {
 // What all batches of a stream have in common.
 struct StreamOptions {
   // A registered job. Required.
-  std::string job;
+  std::string job = {};
   // Refuse when the job has another generation; 0 = any.
   int64_t generation = 0;
   // Name of a policy, e.g. "POLICY_SKRULL"; empty = the job's.
-  std::string policy;
+  std::string policy = {};
 };
 
 // The answer to one Send().
@@ -75,7 +75,7 @@ class PlanStream {
   // which the batch still waits and Next() may be called again:
   //  - FAILED_PRECONDITION: no batch waits, or after a fork;
   //  - UNAVAILABLE: the daemon has not been reached for
-  //    ClientOptions::unreachable_after;
+  //    ClientOptions::unreachable_after of this call;
   //  - DEADLINE_EXCEEDED: it was reached and did not answer; the stream is then
   //    opened anew.
   absl::StatusOr<StreamedPlan> Next(

@@ -16,28 +16,28 @@ namespace skrull {
 
 // A registered job.
 struct JobInfo {
-  std::string name;
+  std::string name = {};
   // Text form of skrull.v1.JobSpec, as CreateJob reads it.
-  std::string job_spec_text;
+  std::string job_spec_text = {};
   int64_t generation = 0;  // from 1
   int64_t calibration_epoch = 0;
-  std::chrono::system_clock::time_point create_time;
+  std::chrono::system_clock::time_point create_time = {};
 };
 
 // One global batch to plan.
 struct BatchRequest {
   // A registered job. Exactly one of `job` and `job_spec_text`.
-  std::string job;
+  std::string job = {};
   // Plan for this spec, in text form: nothing is committed.
-  std::string job_spec_text;
+  std::string job_spec_text = {};
   // Refuse when the job has another generation; 0 = any.
   int64_t generation = 0;
   int64_t step = 0;     // >= 0
   int32_t attempt = 0;  // 0 .. 1000
   // Lengths of the batch's sequences in tokens, each 1 .. 2^31 - 1.
-  std::vector<int64_t> lengths;
+  std::vector<int64_t> lengths = {};
   // Name of a policy, e.g. "POLICY_SKRULL"; empty = the job's.
-  std::string policy;
+  std::string policy = {};
   // Plan and check, commit nothing.
   bool validate_only = false;
 };
@@ -59,20 +59,20 @@ struct PlanFigures {
 
 // A plan of one global batch.
 struct PlanResult {
-  std::string job;  // empty when planned from a spec alone
+  std::string job = {};  // empty when planned from a spec alone
   int64_t step = 0;
   int32_t attempt = 0;
   // SHA-256 of the plan, lower-case hexadecimal.
-  std::string digest;
+  std::string digest = {};
   // Name of the policy that made it, e.g. "POLICY_SKRULL".
-  std::string policy;
+  std::string policy = {};
   int64_t calibration_epoch = 0;
-  PlanFigures figures;
+  PlanFigures figures = {};
   // The whole plan: deterministic serialization of skrull.v1.Plan. Equal for
   // every caller, replica and in-process planner.
-  std::string plan_bytes;
+  std::string plan_bytes = {};
   // Time it took to plan; nullopt when the plan was committed earlier.
-  std::optional<double> planning_seconds;
+  std::optional<double> planning_seconds = {};
   // The plan stands committed under (job, step, attempt).
   bool committed = false;
 };
@@ -84,7 +84,7 @@ absl::StatusOr<RankPlan> RankPlanOf(const PlanResult& plan, int32_t rank);
 
 // Which share GetRankPlan returns.
 struct RankPlanRequest {
-  std::string job;
+  std::string job = {};
   // Refuse when the job has another generation; 0 = any.
   int64_t generation = 0;
   int64_t step = 0;     // >= 0
@@ -106,9 +106,9 @@ struct StepReport {
   int32_t attempt = 0;
   int32_t rank = 0;
   StepOutcome outcome = StepOutcome::kOk;
-  std::optional<double> step_seconds;       // wall time of the step
-  std::optional<double> attention_seconds;  // in attention
-  std::optional<double> exchange_seconds;   // in K/V exchange nothing hid
+  std::optional<double> step_seconds = {};       // wall time of the step
+  std::optional<double> attention_seconds = {};  // in attention
+  std::optional<double> exchange_seconds = {};   // in K/V exchange nothing hid
   int64_t peak_bytes = 0;  // highest device memory in use; 0 = not measured
 };
 

@@ -5,7 +5,7 @@
 //
 // Example, on every rank of a job:
 //   absl::StatusOr<std::unique_ptr<PlannerClient>> client =
-//       PlannerClient::Create({.address = "127.0.0.1:7077"});
+//       PlannerClient::Create({.address = "127.0.0.1:7419"});
 //   if (!client.ok()) return client.status();
 //   absl::StatusOr<JobInfo> job = (*client)->CreateJob("run7", spec_text);
 //   if (!job.ok()) return job.status();
@@ -64,15 +64,15 @@ namespace skrull {
 
 struct ClientOptions {
   // "host:port", "ipv6:[::1]:port" or "unix:/path". Required.
-  std::string address;
+  std::string address = {};
 
   // Parameters that affect behaviour:
 
-  // Deadline of a call that names none. Range: > 0.
+  // Deadline of a call that names none. Range: 1 ms .. 24 h.
   std::chrono::milliseconds timeout{30'000};
   // A call gives up with UNAVAILABLE when the daemon has not been reached for
-  // this long. Range: >= 0; 0 = after the first attempt. More rides out longer
-  // restarts; less reports a wrong address sooner.
+  // this long. Range: 0 .. 24 h; 0 = after the first attempt. More rides out
+  // longer restarts; less reports a wrong address sooner.
   std::chrono::milliseconds unreachable_after{10'000};
   // Most batches a PlanStream holds that Next() has not returned yet.
   // Range: 1 .. 1024. More hides longer stalls of the daemon, for one batch of
@@ -81,12 +81,13 @@ struct ClientOptions {
 
   // Parameters that affect the connection:
 
-  // First and longest wait between two attempts. Range: > 0, first <= longest.
+  // First and longest wait between two attempts. Range: 1 ms .. 5 s,
+  // first <= longest.
   std::chrono::milliseconds initial_backoff{50};
   std::chrono::milliseconds max_backoff{1'000};
   // Ping a silent connection that has calls in flight after this long, to
-  // notice a machine that vanished. Range: >= 20 s, the least that skrulld
-  // allows before it drops a connection.
+  // notice a machine that vanished. Range: 20 s .. 24 h; skrulld drops
+  // connections that ping much more often.
   std::chrono::milliseconds keepalive{30'000};
   // Ping also while no call is in flight. Only for daemons that were told to
   // permit it; others drop the connection.
@@ -96,7 +97,7 @@ struct ClientOptions {
 struct CallOptions {
   // Deadline of this call, from now. Range: > 0. Default:
   // ClientOptions::timeout.
-  std::optional<std::chrono::milliseconds> timeout;
+  std::optional<std::chrono::milliseconds> timeout = {};
 };
 
 // Thread-safe. Owns its connection, which it opens at the first call.

@@ -14,15 +14,15 @@ namespace skrull {
 
 struct RefusalDetail {
   // Upper-case constant, e.g. "SEQUENCE_TOO_LONG": see docs/errors.md.
-  std::string reason;
+  std::string reason = {};
   // Path of the request field at fault, e.g. "cost.seconds_per_flop".
-  std::string field;
+  std::string field = {};
   // Indices in that field; at most 32 are listed.
-  std::vector<int64_t> indices;
+  std::vector<int64_t> indices = {};
   // The limit that was broken.
-  std::optional<int64_t> limit;
+  std::optional<int64_t> limit = {};
   // When to try again; nullopt = do not, before something changes.
-  std::optional<double> retry_after_seconds;
+  std::optional<double> retry_after_seconds = {};
 
   friend bool operator==(const RefusalDetail&, const RefusalDetail&) = default;
 };

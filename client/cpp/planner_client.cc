@@ -1,0 +1,197 @@
+#include "skrull/client/planner_client.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "skrull/client/internal/connection.h"
+#include "skrull/client/internal/stream_pump.h"
+#include "skrull/client/internal/wire.h"
+
+namespace skrull {
+
+using client_internal::Connection;
+using client_internal::SteadyTime;
+
+class PlannerClient::Impl {
+ public:
+  explicit Impl(std::shared_ptr<Connection> connection)
+      : connection_(std::move(connection)) {}
+
+  const std::shared_ptr<Connection>& connection() { return connection_; }
+
+  // One call of the service, with deadline and retries.
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Call(
+      const char* name,
+      grpc::Status (v1::PlannerService::Stub::*method)(grpc::ClientContext*,
+                                                       const Request&,
+                                                       Response*),
+      const Request& request, SteadyTime deadline, int* attempts = nullptr) {
+    Response response;
+    absl::Status status =
+        connection_->Call(name, deadline, [&](grpc::ClientContext* context) {
+          if (attempts != nullptr) ++*attempts;
+          response.Clear();
+          return (connection_->stub().*method)(context, request, &response);
+        });
+    if (!status.ok()) return status;
+    return response;
+  }
+
+  // The same, with the deadline of `call`.
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Call(
+      const char* name,
+      grpc::Status (v1::PlannerService::Stub::*method)(grpc::ClientContext*,
+                                                       const Request&,
+                                                       Response*),
+      const Request& request, const CallOptions& call,
+      int* attempts = nullptr) {
+    const absl::StatusOr<SteadyTime> deadline =
+        connection_->Deadline(call.timeout);
+    if (!deadline.ok()) return deadline.status();
+    return Call(name, method, request, *deadline, attempts);
+  }
+
+ private:
+  const std::shared_ptr<Connection> connection_;
+};
+
+absl::StatusOr<std::unique_ptr<PlannerClient>> PlannerClient::Create(
+    const ClientOptions& options) {
+  absl::StatusOr<std::shared_ptr<Connection>> connection =
+      Connection::Create(options);
+  if (!connection.ok()) return connection.status();
+  return std::unique_ptr<PlannerClient>(
+      new PlannerClient(std::make_unique<Impl>(*std::move(connection))));
+}
+
+PlannerClient::PlannerClient(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+
+PlannerClient::~PlannerClient() {
+  // In a forked child gRPC's threads are gone: closing the channel could wait
+  // for them for ever.
+  if (!impl_->connection()->CheckProcess().ok()) (void)impl_.release();
+}
+
+absl::StatusOr<JobInfo> PlannerClient::CreateJob(
+    const std::string& name, const std::string& job_spec_text,
+    int64_t generation, const CallOptions& call) {
+  absl::StatusOr<v1::JobSpec> spec =
+      client_internal::ParseSpecText(job_spec_text);
+  if (!spec.ok()) return spec.status();
+  v1::CreateJobRequest request;
+  request.set_name(name);
+  *request.mutable_spec() = *std::move(spec);
+  request.set_generation(generation);
+  const absl::StatusOr<v1::Job> job = impl_->Call(
+      "CreateJob", &v1::PlannerService::Stub::CreateJob, request, call);
+  if (!job.ok()) return job.status();
+  return client_internal::JobFromWire(*job);
+}
+
+absl::StatusOr<JobInfo> PlannerClient::GetJob(const std::string& name,
+                                              const CallOptions& call) {
+  v1::GetJobRequest request;
+  request.set_name(name);
+  const absl::StatusOr<v1::Job> job =
+      impl_->Call("GetJob", &v1::PlannerService::Stub::GetJob, request, call);
+  if (!job.ok()) return job.status();
+  return client_internal::JobFromWire(*job);
+}
+
+absl::StatusOr<std::vector<JobInfo>> PlannerClient::ListJobs(
+    const CallOptions& call) {
+  const absl::StatusOr<SteadyTime> deadline =
+      impl_->connection()->Deadline(call.timeout);
+  if (!deadline.ok()) return deadline.status();
+  std::vector<JobInfo> jobs;
+  v1::ListJobsRequest request;
+  do {
+    const absl::StatusOr<v1::ListJobsResponse> page = impl_->Call(
+        "ListJobs", &v1::PlannerService::Stub::ListJobs, request, *deadline);
+    if (!page.ok()) return page.status();
+    for (const v1::Job& job : page->jobs()) {
+      jobs.push_back(client_internal::JobFromWire(job));
+    }
+    request.set_page_token(page->next_page_token());
+  } while (!request.page_token().empty());
+  return jobs;
+}
+
+absl::Status PlannerClient::DeleteJob(const std::string& name,
+                                      int64_t generation,
+                                      const CallOptions& call) {
+  v1::DeleteJobRequest request;
+  request.set_name(name);
+  request.set_generation(generation);
+  int attempts = 0;
+  const absl::Status status =
+      impl_
+          ->Call("DeleteJob", &v1::PlannerService::Stub::DeleteJob, request,
+                 call, &attempts)
+          .status();
+  // An earlier attempt did it, and its answer was lost.
+  if (absl::IsNotFound(status) && attempts > 1) return absl::OkStatus();
+  return status;
+}
+
+absl::StatusOr<PlanResult> PlannerClient::PlanBatch(const BatchRequest& request,
+                                                    const CallOptions& call) {
+  const absl::StatusOr<v1::PlanBatchRequest> wire =
+      client_internal::BatchToWire(request);
+  if (!wire.ok()) return wire.status();
+  const absl::StatusOr<v1::PlanBatchResponse> response = impl_->Call(
+      "PlanBatch", &v1::PlannerService::Stub::PlanBatch, *wire, call);
+  if (!response.ok()) return response.status();
+  return client_internal::PlanFromWire(*response);
+}
+
+absl::StatusOr<RankPlan> PlannerClient::GetRankPlan(
+    const RankPlanRequest& request, const CallOptions& call) {
+  v1::GetRankPlanRequest wire;
+  wire.set_job(request.job);
+  wire.set_generation(request.generation);
+  wire.set_step(request.step);
+  wire.set_attempt(request.attempt);
+  wire.set_rank(request.rank);
+  const absl::StatusOr<v1::RankPlan> response = impl_->Call(
+      "GetRankPlan", &v1::PlannerService::Stub::GetRankPlan, wire, call);
+  if (!response.ok()) return response.status();
+  return client_internal::RankPlanFromWire(*response);
+}
+
+absl::Status PlannerClient::ReportStep(const std::string& job,
+                                       int64_t generation,
+                                       const StepReport& report,
+                                       const CallOptions& call) {
+  absl::StatusOr<v1::StepReport> wire = client_internal::ReportToWire(report);
+  if (!wire.ok()) return wire.status();
+  v1::ReportStepRequest request;
+  request.set_job(job);
+  request.set_generation(generation);
+  *request.mutable_report() = *std::move(wire);
+  return impl_
+      ->Call("ReportStep", &v1::PlannerService::Stub::ReportStep, request, call)
+      .status();
+}
+
+absl::StatusOr<std::unique_ptr<PlanStream>> PlannerClient::StreamPlans(
+    const StreamOptions& options) {
+  absl::Status process = impl_->connection()->CheckProcess();
+  if (!process.ok()) return process;
+  if (options.job.empty()) return client_internal::InvalidField("job", "empty");
+  absl::StatusOr<v1::PlanBatchRequest> common =
+      client_internal::BatchToWire({.job = options.job,
+                                    .generation = options.generation,
+                                    .policy = options.policy});
+  if (!common.ok()) return common.status();
+  return std::unique_ptr<PlanStream>(
+      new PlanStream(std::make_unique<PlanStream::Impl>(impl_->connection(),
+                                                        *std::move(common))));
+}
+
+}  // namespace skrull
