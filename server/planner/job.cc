@@ -176,6 +176,26 @@ void CheckCost(const CostSpec& c, FieldChecker& check) {
   if (c.inter_node) CheckLink("cost.inter_node", *c.inter_node, check);
 }
 
+// True if `most`, of one sequence or micro-batch, is too large to be summed
+// over the most that a batch can hold.
+bool Overflows(double most) { return !std::isfinite(most * 1e9); }
+
+// No collective of up to `bytes` takes longer.
+double MostLinkSeconds(const LinkCost& link, double bytes) {
+  if (link.table.empty()) {
+    return link.seconds_per_collective + bytes * link.seconds_per_byte;
+  }
+  double most = 0;
+  for (const LinkTablePoint& p : link.table) most = std::max(most, p.seconds);
+  if (link.table.size() >= 2) {
+    const LinkTablePoint& a = link.table[link.table.size() - 2];
+    const LinkTablePoint& b = link.table.back();
+    most += bytes *
+            ((b.seconds - a.seconds) / static_cast<double>(b.bytes - a.bytes));
+  }
+  return most;
+}
+
 }  // namespace
 
 std::string PolicyName(Policy policy) {
@@ -256,16 +276,28 @@ absl::StatusOr<Job> Job::Create(const JobSpec& spec) {
                       "leaves no room for a sequence of one token");
   }
   // The objective must stay finite for any batch that fits the types.
-  const double longest = static_cast<double>(job.longest_sequence_);
-  const double most =
-      spec.cost.seconds_per_flop * spec.cost.pass_multiplier *
-      (job.linear_flops_ * longest +
-       job.attention_flops_ * longest *
-           (longest + spec.cost.efficiency_half_tokens *
-                          static_cast<double>(job.pool().ranks())));
-  if (!std::isfinite(most * 1e9)) {
+  const auto ranks = static_cast<double>(job.pool().ranks());
+  const auto longest = static_cast<double>(job.longest_sequence_);
+  const double flops = job.linear_flops_ * longest +
+                       job.attention_flops_ * longest *
+                           (longest + spec.cost.efficiency_half_tokens * ranks);
+  if (Overflows(flops) || Overflows(flops * spec.cost.seconds_per_flop *
+                                    spec.cost.pass_multiplier)) {
     return FieldError("cost.seconds_per_flop",
                       "makes the cost of a sequence overflow");
+  }
+  if (Overflows(spec.cost.seconds_per_micro_batch)) {
+    return FieldError("cost.seconds_per_micro_batch",
+                      "makes the cost of a step overflow");
+  }
+  const double bytes =
+      static_cast<double>(job.bucket_size_) * ranks * job.kv_bytes_per_token_;
+  const double collectives = layers * spec.cost.collectives_per_layer;
+  if (Overflows(collectives * MostLinkSeconds(spec.cost.intra_node, bytes))) {
+    return FieldError("cost.intra_node", "makes the cost of a step overflow");
+  }
+  if (Overflows(collectives * MostLinkSeconds(job.inter_node(), bytes))) {
+    return FieldError("cost.inter_node", "makes the cost of a step overflow");
   }
   return job;
 }
