@@ -7,8 +7,15 @@ target_compile_options(skrull_build_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wshadow;-Wnon-virtual-dtor;-Wimplicit-fallthrough>
   # The same bytes on every machine: no fused multiply-add, no re-association.
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
+  # libstdc++ 12's own std::stable_sort uses what it deprecates.
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${SKRULL_WARNINGS_AS_ERRORS}>>:-Werror>
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,Clang>,$<BOOL:${SKRULL_WARNINGS_AS_ERRORS}>>:-Wthread-safety>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND
+   CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 18)
+  # Name templates as g++ 12 does, which compiled the distribution's Abseil.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fclang-abi-compat=17>)
+endif()
 if(SKRULL_SANITIZE)
   add_compile_options(-fsanitize=${SKRULL_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)

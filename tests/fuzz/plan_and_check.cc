@@ -1,0 +1,50 @@
+#include "skrull/tests/fuzz/plan_and_check.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "skrull/planner/plan.h"
+#include "skrull/planner/plan_checker.h"
+#include "skrull/planner/planner.h"
+#include "skrull/server/convert.h"
+
+namespace skrull::fuzz {
+namespace {
+
+constexpr int32_t kMaxRanks = 256;
+constexpr size_t kMaxLengths = 512;
+
+[[noreturn]] void Broken(const std::string& promise,
+                         const absl::Status& status = absl::OkStatus()) {
+  std::fprintf(stderr, "broken promise: %s: %s\n", promise.c_str(),
+               status.ToString().c_str());
+  std::abort();
+}
+
+}  // namespace
+
+void PlanAndCheck(const Job& job, std::span<const int64_t> lengths) {
+  if (job.pool().ranks() > kMaxRanks || lengths.size() > kMaxLengths) return;
+  const absl::Status can = CheckBatch(job, lengths);
+  for (const Policy policy : AllPolicies()) {
+    const PlanOptions options = {.key = {"fuzz", 1, 2}, .policy = policy};
+    const absl::StatusOr<Plan> plan = MakePlan(job, lengths, options);
+    if (plan.status() != can) Broken("feasible if CheckBatch says so", can);
+    if (!plan.ok()) continue;
+    const absl::Status legal = CheckPlan(job, lengths, *plan);
+    if (!legal.ok()) Broken("legal", legal);
+    const v1::Plan wire = PlanToProto(*plan);
+    const absl::StatusOr<Plan> back = PlanFromProto(wire);
+    if (!back.ok() || *back != *plan) Broken("survives the wire");
+    if (PlanDigest(wire) != wire.digest()) Broken("digest");
+    const absl::StatusOr<Plan> again = MakePlan(job, lengths, options);
+    if (!again.ok() ||
+        CanonicalBytes(PlanToProto(*again)) != CanonicalBytes(wire)) {
+      Broken("deterministic");
+    }
+  }
+}
+
+}  // namespace skrull::fuzz
