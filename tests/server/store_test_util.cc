@@ -1,0 +1,99 @@
+#include "skrull/tests/server/store_test_util.h"
+
+#include <stdlib.h>
+
+#include <stdexcept>
+#include <system_error>
+
+namespace skrull {
+
+std::ostream& operator<<(std::ostream& out, const PlanRecord& record) {
+  return out << "{" << record.key.job << " generation " << record.generation
+             << " step " << record.key.step << " attempt " << record.key.attempt
+             << " request " << record.request_digest << ", "
+             << record.plan.size() << " bytes}";
+}
+
+}  // namespace skrull
+
+namespace skrull::testing {
+
+StoreDir::StoreDir() {
+  std::string name =
+      (std::filesystem::temp_directory_path() / "skrull-store-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) {
+    throw std::system_error(errno, std::generic_category(), name);
+  }
+  path_ = name;
+}
+
+StoreDir::~StoreDir() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::unique_ptr<Store> MustOpen(const std::string& uri) {
+  absl::StatusOr<std::unique_ptr<Store>> store = OpenStore(uri);
+  if (!store.ok()) throw std::runtime_error(store.status().ToString());
+  return *std::move(store);
+}
+
+std::string OpenRefusal(const std::string& uri) {
+  const absl::Status status = OpenStore(uri).status();
+  if (ReasonOf(status) != ErrorReason::kStoreFailed) {
+    throw std::runtime_error("not refused as expected: " + status.ToString());
+  }
+  return std::string(status.message());
+}
+
+ErrorReason ReasonOf(const absl::Status& status) {
+  const std::optional<ErrorDetail> detail = GetErrorDetail(status);
+  return detail ? detail->reason : ErrorReason::kUnspecified;
+}
+
+v1::JobSpec SpecOf(int variant) {
+  v1::JobSpec spec;
+  spec.mutable_model()->set_hidden_size(64);
+  spec.mutable_model()->set_layer_count(2);
+  spec.mutable_model()->set_attention_head_count(4);
+  spec.mutable_parallelism()->set_cp_size(1 + variant);
+  spec.mutable_memory()->set_bucket_size_tokens(100);
+  (*spec.mutable_labels())["owner"] = "tests";
+  (*spec.mutable_labels())["variant"] = std::to_string(variant);
+  return spec;
+}
+
+JobRecord Wanted(const std::string& name, int variant, int64_t generation) {
+  JobRecord record;
+  record.name = name;
+  record.spec = SpecOf(variant);
+  record.generation = generation;
+  record.calibration_epoch = 77;  // not read by Create
+  record.create_time_micros = 1'700'000'000'000'000 + variant;
+  return record;
+}
+
+PlanRecord PlanOf(const std::string& job, int64_t generation, int64_t step,
+                  int32_t attempt, size_t padding) {
+  PlanRecord record;
+  record.key = {.job = job, .step = step, .attempt = attempt};
+  record.generation = generation;
+  record.request_digest = "digest-" + std::to_string(step);
+  record.plan = job + '\0' + std::to_string(generation) + '\0' +
+                std::to_string(step) + '\0' + std::to_string(attempt) +
+                std::string(padding, '\0');
+  return record;
+}
+
+v1::StepReport ReportOf(int64_t step, int32_t attempt, int32_t rank,
+                        int64_t peak_bytes) {
+  v1::StepReport report;
+  report.set_step(step);
+  report.set_attempt(attempt);
+  report.set_rank(rank);
+  report.set_outcome(v1::STEP_OUTCOME_OK);
+  report.set_peak_bytes(peak_bytes);
+  return report;
+}
+
+}  // namespace skrull::testing
