@@ -1,5 +1,6 @@
 #include "skrull/client/local_planner.h"
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -88,9 +89,14 @@ LocalPlanner::~LocalPlanner() = default;
 
 absl::StatusOr<PlanResult> LocalPlanner::PlanBatch(
     const LocalBatch& batch) const {
+  const auto start = std::chrono::steady_clock::now();
   const absl::StatusOr<Plan> plan = impl_->Make(batch);
   if (!plan.ok()) return AsClientError(plan.status());
-  return client_internal::PlanFromWire(PlanToProto(*plan));
+  const std::chrono::duration<double> planning =
+      std::chrono::steady_clock::now() - start;
+  PlanResult result = client_internal::PlanFromWire(PlanToProto(*plan));
+  result.planning_seconds = planning.count();
+  return result;
 }
 
 }  // namespace skrull

@@ -25,7 +25,7 @@ struct JobInfo {
 };
 
 // One global batch to plan.
-struct BatchRequest {
+struct PlanRequest {
   // A registered job. Exactly one of `job` and `job_spec_text`.
   std::string job = {};
   // Plan for this spec, in text form: nothing is committed.

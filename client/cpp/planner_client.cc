@@ -139,7 +139,7 @@ absl::Status PlannerClient::DeleteJob(const std::string& name,
   return status;
 }
 
-absl::StatusOr<PlanResult> PlannerClient::PlanBatch(const BatchRequest& request,
+absl::StatusOr<PlanResult> PlannerClient::PlanBatch(const PlanRequest& request,
                                                     const CallOptions& call) {
   const absl::StatusOr<v1::PlanBatchRequest> wire =
       client_internal::BatchToWire(request);

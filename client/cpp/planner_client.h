@@ -140,7 +140,7 @@ class PlannerClient {
 
   // Plans one global batch and, for a registered job, commits the plan under
   // (job, step, attempt): every later caller gets the same bytes.
-  absl::StatusOr<PlanResult> PlanBatch(const BatchRequest& request,
+  absl::StatusOr<PlanResult> PlanBatch(const PlanRequest& request,
                                        const CallOptions& call = {});
 
   // One rank's share of a plan that any rank had committed; waits for the

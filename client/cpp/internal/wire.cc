@@ -112,7 +112,7 @@ absl::StatusOr<v1::Policy> PolicyFromName(const std::string& name) {
                       absl::StrCat("\"", name, "\" is none of ", names));
 }
 
-absl::StatusOr<v1::PlanBatchRequest> BatchToWire(const BatchRequest& request) {
+absl::StatusOr<v1::PlanBatchRequest> BatchToWire(const PlanRequest& request) {
   v1::PlanBatchRequest wire;
   wire.set_job(request.job);
   if (!request.job_spec_text.empty()) {

@@ -35,7 +35,7 @@ absl::StatusOr<v1::Policy> PolicyFromName(const std::string& name);
 
 // Errors: INVALID_ARGUMENT for a spec text or policy name that is none. All
 // values are left to the daemon to check.
-absl::StatusOr<v1::PlanBatchRequest> BatchToWire(const BatchRequest& request);
+absl::StatusOr<v1::PlanBatchRequest> BatchToWire(const PlanRequest& request);
 
 // Errors: INVALID_ARGUMENT for seconds a message cannot hold.
 absl::StatusOr<v1::StepReport> ReportToWire(const StepReport& report);

@@ -1,0 +1,89 @@
+#include "skrull/cli/io.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace skrull::cli {
+namespace {
+
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+absl::StatusOr<std::string> ReadAll(std::FILE* file, const std::string& name) {
+  std::string text;
+  char buffer[1 << 16];
+  errno = 0;
+  while (const size_t count = std::fread(buffer, 1, sizeof buffer, file)) {
+    text.append(buffer, count);
+  }
+  if (std::ferror(file) != 0) {
+    return absl::UnknownError(absl::StrCat(name, ": ", std::strerror(errno)));
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadInput(const std::string& path) {
+  if (path == "-") return ReadAll(stdin, "standard input");
+  const File file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (file == nullptr) {
+    return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+  }
+  return ReadAll(file.get(), path);
+}
+
+bool WriteOutput(const std::string& text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+         std::fflush(stdout) == 0;
+}
+
+void PrintError(const std::string& message) {
+  std::fprintf(stderr, "skrullctl: %s\n", message.c_str());
+}
+
+std::string WithThousands(int64_t value) {
+  std::string digits = absl::StrCat(value);
+  const size_t first = value < 0 ? 1 : 0;
+  for (size_t at = digits.size(); at > first + 3;) {
+    at -= 3;
+    digits.insert(at, ",");
+  }
+  return digits;
+}
+
+std::string HumanSeconds(double seconds) {
+  if (seconds < 1e-3) return absl::StrFormat("%.1f us", seconds * 1e6);
+  if (seconds < 1) return absl::StrFormat("%.2f ms", seconds * 1e3);
+  return absl::StrFormat("%.3f s", seconds);
+}
+
+Progress::Progress(const std::string& unit, bool wanted)
+    : unit_(unit), enabled_(wanted && ::isatty(STDERR_FILENO) == 1) {
+  // Nothing is shown for what is done at once.
+  next_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+}
+
+Progress::~Progress() {
+  if (shown_) std::fputs("\r\033[K", stderr);
+}
+
+void Progress::Show(int64_t done, int64_t total) {
+  if (!enabled_ || std::chrono::steady_clock::now() < next_) return;
+  next_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  shown_ = true;
+  const std::string of = total > 0 ? " of " + WithThousands(total) : "";
+  std::fprintf(stderr, "\r\033[K%s%s %s", WithThousands(done).c_str(),
+               of.c_str(), unit_.c_str());
+  std::fflush(stderr);
+}
+
+bool OutputIsTerminal() { return ::isatty(STDOUT_FILENO) == 1; }
+
+}  // namespace skrull::cli

@@ -1,0 +1,60 @@
+// Files, streams and numbers for people.
+#ifndef SKRULL_CLIENT_CLI_IO_H_
+#define SKRULL_CLIENT_CLI_IO_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace skrull::cli {
+
+// Exit codes of every command.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitRefused = 1;  // some batch refused, some plan illegal
+inline constexpr int kExitUsage = 2;    // usage, or an input that is unreadable
+
+// The whole of a file; `-` is the standard input. Errors: NOT_FOUND or
+// UNKNOWN naming the file and the system's reason.
+absl::StatusOr<std::string> ReadInput(const std::string& path);
+
+// Writes `text` to the standard output. False if it cannot be written.
+bool WriteOutput(const std::string& text);
+
+// Prints "skrullctl: <message>" to the standard error output.
+void PrintError(const std::string& message);
+
+// 1234567 -> "1,234,567".
+std::string WithThousands(int64_t value);
+
+// "12.3 us", "4.56 ms", "7.89 s".
+std::string HumanSeconds(double seconds);
+
+// A counter on the standard error output, rewritten in place a few times a
+// second. Silent unless that is a terminal and `wanted`; erased at the end.
+class Progress {
+ public:
+  // `unit` is what is counted, e.g. "batches".
+  Progress(const std::string& unit, bool wanted);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // `total` 0 = not known.
+  void Show(int64_t done, int64_t total = 0);
+
+ private:
+  const std::string unit_;
+  const bool enabled_;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point next_;
+};
+
+// True if the standard output is a terminal, where output itself is progress.
+bool OutputIsTerminal();
+
+}  // namespace skrull::cli
+
+#endif  // SKRULL_CLIENT_CLI_IO_H_

@@ -1,0 +1,100 @@
+#include "skrull/cli/plan_source.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "skrull/client/local_planner.h"
+
+namespace skrull::cli {
+namespace {
+
+class Offline : public PlanSource {
+ public:
+  Offline(std::unique_ptr<LocalPlanner> planner, const std::string& name,
+          const std::string& policy)
+      : planner_(std::move(planner)), name_(name), policy_(policy) {}
+
+  absl::StatusOr<PlanResult> Plan(int64_t step,
+                                  std::span<const int64_t> lengths) override {
+    return planner_->PlanBatch({.job = name_,
+                                .step = step,
+                                .lengths = {lengths.begin(), lengths.end()},
+                                .policy = policy_});
+  }
+
+ private:
+  const std::unique_ptr<LocalPlanner> planner_;
+  const std::string name_;
+  const std::string policy_;
+};
+
+class Server : public PlanSource {
+ public:
+  Server(std::unique_ptr<PlannerClient> client, const std::string& job,
+         const std::string& job_spec_text, const std::string& policy)
+      : client_(std::move(client)),
+        job_(job),
+        job_spec_text_(job_spec_text),
+        policy_(policy) {}
+
+  absl::StatusOr<PlanResult> Plan(int64_t step,
+                                  std::span<const int64_t> lengths) override {
+    // Once the daemon is gone the other batches are not held up by waiting for
+    // it again.
+    if (!unreachable_.ok()) return unreachable_;
+    absl::StatusOr<PlanResult> plan =
+        client_->PlanBatch({.job = job_,
+                            .job_spec_text = job_.empty() ? job_spec_text_ : "",
+                            .step = step,
+                            .lengths = {lengths.begin(), lengths.end()},
+                            .policy = policy_});
+    if (absl::IsUnavailable(plan.status())) unreachable_ = plan.status();
+    return plan;
+  }
+
+ private:
+  const std::unique_ptr<PlannerClient> client_;
+  const std::string job_;
+  const std::string job_spec_text_;
+  const std::string policy_;
+  absl::Status unreachable_;
+};
+
+}  // namespace
+
+std::string ServerFromEnvironment() {
+  const char* const address = std::getenv("SKRULL_SERVER");
+  return address != nullptr ? address : "";
+}
+
+absl::StatusOr<std::unique_ptr<PlannerClient>> Connect(
+    const ServerFlags& server) {
+  ClientOptions options;
+  options.address = server.address;
+  options.timeout = std::chrono::milliseconds(
+      static_cast<int64_t>(1e3 * server.timeout_seconds));
+  // A person waits: rides out a restart, reports a wrong address soon.
+  options.unreachable_after = std::chrono::seconds(5);
+  return PlannerClient::Create(options);
+}
+
+absl::StatusOr<std::unique_ptr<PlanSource>> OfflineSource(
+    const std::string& job_spec_text, const std::string& name,
+    const std::string& policy) {
+  absl::StatusOr<std::unique_ptr<LocalPlanner>> planner =
+      LocalPlanner::Create(job_spec_text);
+  if (!planner.ok()) return planner.status();
+  return std::make_unique<Offline>(*std::move(planner), name, policy);
+}
+
+std::unique_ptr<PlanSource> ServerSource(std::unique_ptr<PlannerClient> client,
+                                         const std::string& job,
+                                         const std::string& job_spec_text,
+                                         const std::string& policy) {
+  return std::make_unique<Server>(std::move(client), job, job_spec_text,
+                                  policy);
+}
+
+}  // namespace skrull::cli

@@ -1,0 +1,53 @@
+// Where `skrullctl plan` gets its plans: a daemon, or this process.
+#ifndef SKRULL_CLIENT_CLI_PLAN_SOURCE_H_
+#define SKRULL_CLIENT_CLI_PLAN_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "skrull/client/plan_types.h"
+#include "skrull/client/planner_client.h"
+
+namespace skrull::cli {
+
+// What every command that may call a daemon is told about it.
+struct ServerFlags {
+  std::string address;  // empty = not given
+  double timeout_seconds = 30;
+};
+
+// $SKRULL_SERVER; empty when unset.
+std::string ServerFromEnvironment();
+
+// Errors: INVALID_ARGUMENT.
+absl::StatusOr<std::unique_ptr<PlannerClient>> Connect(
+    const ServerFlags& server);
+
+class PlanSource {
+ public:
+  virtual ~PlanSource() = default;
+
+  // Errors: why this batch is refused, or UNAVAILABLE.
+  virtual absl::StatusOr<PlanResult> Plan(int64_t step,
+                                          std::span<const int64_t> lengths) = 0;
+};
+
+// Plans in this process. `name` is copied into plans. Errors: INVALID_ARGUMENT
+// about the spec.
+absl::StatusOr<std::unique_ptr<PlanSource>> OfflineSource(
+    const std::string& job_spec_text, const std::string& name,
+    const std::string& policy);
+
+// Asks a daemon: for the registered job `job`, committing every plan, or, when
+// that is empty, for the spec, committing nothing.
+std::unique_ptr<PlanSource> ServerSource(std::unique_ptr<PlannerClient> client,
+                                         const std::string& job,
+                                         const std::string& job_spec_text,
+                                         const std::string& policy);
+
+}  // namespace skrull::cli
+
+#endif  // SKRULL_CLIENT_CLI_PLAN_SOURCE_H_

@@ -1,0 +1,61 @@
+#include "skrull/cli/plan_text.h"
+
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "skrull/cli/io.h"
+
+namespace skrull::cli {
+namespace {
+
+double Percent(double part, double whole) {
+  return whole > 0 ? 100 * part / whole : 0;
+}
+
+}  // namespace
+
+std::string PlanText(int64_t batch, std::span<const int64_t> lengths,
+                     const PlanResult& plan) {
+  const PlanFigures& figures = plan.figures;
+  const int64_t tokens =
+      std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  std::string text = absl::StrFormat(
+      "batch %d, step %d: %s sequences, %s tokens, %s%s\n", batch, plan.step,
+      WithThousands(static_cast<int64_t>(lengths.size())),
+      WithThousands(tokens), plan.policy, plan.committed ? ", committed" : "");
+  absl::StrAppendFormat(
+      &text, "  predicted %s, lower bound %s, gap %.2f %%\n",
+      HumanSeconds(figures.predicted_seconds),
+      HumanSeconds(figures.lower_bound_seconds),
+      Percent(figures.predicted_seconds - figures.lower_bound_seconds,
+              figures.lower_bound_seconds));
+  absl::StrAppendFormat(
+      &text,
+      "  micro-batches %d, roll-backs %d, sharded %s sequences (%.2f %% of "
+      "tokens)\n",
+      figures.micro_batch_count, figures.roll_back_count,
+      WithThousands(figures.sharded_sequence_count),
+      Percent(static_cast<double>(figures.sharded_token_count),
+              static_cast<double>(tokens)));
+  absl::StrAppendFormat(
+      &text,
+      "  fullest rank %s tokens, imbalance of DP ranks %.2f %%, of ranks "
+      "%.2f %%\n",
+      WithThousands(figures.max_rank_tokens), 100 * figures.dp_imbalance,
+      100 * figures.rank_imbalance);
+  absl::StrAppendFormat(
+      &text, "  digest %s%s\n", plan.digest,
+      plan.planning_seconds
+          ? ", planned in " + HumanSeconds(*plan.planning_seconds)
+          : "");
+  return text;
+}
+
+std::string RefusalText(int64_t batch, const absl::Status& status) {
+  return absl::StrCat("batch ", batch, " refused, ",
+                      absl::StatusCodeToString(status.code()), ": ",
+                      std::string(status.message()), "\n");
+}
+
+}  // namespace skrull::cli
