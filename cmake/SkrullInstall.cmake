@@ -1,4 +1,4 @@
-# find_package(skrull CONFIG [COMPONENTS layout planner convert client]): one
+# find_package(skrull CONFIG [COMPONENTS layout planner ...]): one
 # export set; what a consumer must find besides depends on the components it
 # asks for (skrull-config.cmake.in).
 include(CMakePackageConfigHelpers)
