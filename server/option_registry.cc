@@ -192,16 +192,19 @@ std::vector<Option> MakeRegistry() {
       {"Limits",
        {
            Integer("max_jobs", &O::max_jobs, 1, 10'000'000,
-                   "Most registered jobs. CreateJob beyond it is refused with "
+                   "Most registered jobs. One more is refused with "
                    "LIMIT_EXCEEDED."),
            Integer("max_ranks", &O::max_ranks, 1, 1 << 20,
-                   "Most ranks, dp_size * cp_size, of a job."),
+                   "Most ranks, dp_size * cp_size, of a job. A larger one is "
+                   "refused with LIMIT_EXCEEDED."),
            Integer("max_lengths", &O::max_lengths, 1, 1 << 30,
-                   "Most sequences in one batch."),
-           Integer("max_request_bytes", &O::max_request_bytes, 4096, 1 << 30,
-                   "Largest request message, bytes. A length takes at most 5 "
-                   "bytes, so keep this above 5 * max_lengths or large batches "
-                   "meet gRPC's own refusal instead of LIMIT_EXCEEDED."),
+                   "Most sequences in one batch. A larger batch is refused "
+                   "with LIMIT_EXCEEDED."),
+           Integer(
+               "max_request_bytes", &O::max_request_bytes, 4096, 1 << 30,
+               "Largest request, bytes; one beyond it is refused with "
+               "LIMIT_EXCEEDED, and one four times as large is not read at "
+               "all: gRPC itself refuses it. A length takes at most 5 bytes."),
        }},
       {"Work in progress",
        {
@@ -211,13 +214,15 @@ std::vector<Option> MakeRegistry() {
            Integer("planning_queue", &O::planning_queue, 1, 1 << 20,
                    "Most batches that wait for a planning thread. One more is "
                    "refused with QUEUE_FULL and a time to retry after."),
-           Integer("max_waiting_calls", &O::max_waiting_calls, 1, 1 << 20,
-                   "Most GetRankPlan calls that wait for a plan to be "
-                   "committed. One more is refused with QUEUE_FULL. At least "
-                   "the ranks of all jobs that run at once."),
-           Seconds("max_wait_seconds", &O::max_wait_seconds, 0.001, 86400,
-                   "Longest wait of one GetRankPlan call, whatever its "
-                   "deadline."),
+           Integer(
+               "max_waiting_calls", &O::max_waiting_calls, 1, 1 << 20,
+               "Most GetRankPlan calls that wait for a plan to be committed. "
+               "One more is refused with LIMIT_EXCEEDED and a time to retry "
+               "after. At least the ranks of all jobs that run at once."),
+           Seconds(
+               "max_wait_seconds", &O::max_wait_seconds, 0.001, 86400,
+               "Longest wait of one GetRankPlan call, if its own deadline is "
+               "later. A call without a deadline waits 30 seconds at most."),
        }},
       {"Connections",
        {
