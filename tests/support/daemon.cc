@@ -23,8 +23,8 @@ namespace {
 
 std::vector<std::string> DaemonArguments(
     const std::vector<std::string>& flags) {
-  std::vector<std::string> argv = {DaemonPath(), "--listen=127.0.0.1:0",
-                                   "--metrics_listen=127.0.0.1:0",
+  std::vector<std::string> argv = {DaemonPath(), "--listen_address=127.0.0.1:0",
+                                   "--metrics_address=127.0.0.1:0",
                                    "--store=memory"};
   argv.insert(argv.end(), flags.begin(), flags.end());
   return argv;

@@ -1,0 +1,242 @@
+#include "skrull/server/backend.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "skrull/planner/error.h"
+#include "skrull/server/convert.h"
+
+namespace skrull {
+namespace {
+
+constexpr int64_t kStoreThreads = 2;
+// Beside one task for each call that may wait: job changes and reports.
+constexpr int64_t kStoreQueue = 4096;
+
+absl::Status DrainingError() {
+  return MakeError({.reason = ErrorReason::kDraining},
+                   "the daemon is shutting down");
+}
+
+absl::Status CheckDuration(const google::protobuf::Duration& duration,
+                           const std::string& field) {
+  if (duration.seconds() < 0 || duration.nanos() < 0 ||
+      duration.nanos() > 999'999'999) {
+    return FieldError(field, "must be a duration of at least 0");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckReport(const v1::StepReport& report, int64_t ranks) {
+  absl::Status status = CheckStep(report.step(), report.attempt(), "report.");
+  if (!status.ok()) return status;
+  if (report.rank() < 0 || report.rank() >= ranks) {
+    return MakeError({.reason = ErrorReason::kFieldInvalid,
+                      .field = "report.rank",
+                      .limit = ranks - 1},
+                     absl::StrCat("report.rank: must be in 0 .. ", ranks - 1,
+                                  ", is ", report.rank()));
+  }
+  if (!v1::StepOutcome_IsValid(report.outcome()) ||
+      report.outcome() == v1::STEP_OUTCOME_UNSPECIFIED) {
+    return FieldError("report.outcome", "must be a known outcome");
+  }
+  status = CheckDuration(report.step_time(), "report.step_time");
+  if (!status.ok()) return status;
+  status = CheckDuration(report.attention_time(), "report.attention_time");
+  if (!status.ok()) return status;
+  status = CheckDuration(report.exchange_time(), "report.exchange_time");
+  if (!status.ok()) return status;
+  if (report.peak_bytes() < 0) {
+    return FieldError("report.peak_bytes", "must be at least 0");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> Backend::Create(
+    const ServerOptions& options, std::unique_ptr<Store> store,
+    const Clock* clock, const Logger* logger, Metrics* metrics) {
+  std::unique_ptr<Backend> backend(
+      new Backend(options, std::move(store), clock, logger, metrics));
+  const absl::Status status = backend->jobs_.LoadAll(*logger);
+  if (!status.ok()) return status;
+  metrics->SetJobs(backend->jobs_.count());
+  return backend;
+}
+
+Backend::Backend(const ServerOptions& options, std::unique_ptr<Store> store,
+                 const Clock* clock, const Logger* logger, Metrics* metrics)
+    : options_(options),
+      store_(std::move(store)),
+      clock_(clock),
+      logger_(logger),
+      metrics_(metrics),
+      planner_(store_.get(), options.kept_steps, clock, logger, metrics),
+      plans_(
+          {.max_waits = options.max_waiting_calls},
+          [this](std::function<void()> task) {
+            const absl::Status queued =
+                store_pool_.Submit([task](const absl::Status&) { task(); });
+            if (!queued.ok()) task();
+          },
+          clock, metrics),
+      jobs_(store_.get(),
+            [this](const RegisteredJob& job) { plans_.EndJob(job); }),
+      store_pool_("store", kStoreThreads,
+                  kStoreQueue + options.max_waiting_calls, clock),
+      planning_pool_(options.planning_threads, options.planning_queue, clock,
+                     metrics) {}
+
+Backend::~Backend() {
+  StartDrain();
+  Shutdown();
+}
+
+void Backend::PlanBatch(const v1::PlanBatchRequest& request,
+                        int64_t request_bytes,
+                        std::shared_ptr<PlanCaller> caller) {
+  const auto start = clock_->MonotonicNow();
+  if (draining_) return caller->Complete(DrainingError());
+  absl::StatusOr<BatchRequest> read =
+      ReadBatchRequest(request, request_bytes, options_, &jobs_);
+  if (!read.ok()) return caller->Complete(read.status());
+  const auto batch = std::make_shared<const BatchRequest>(*std::move(read));
+  if (batch->commit) {
+    if (auto plan = plans_.Find(batch->step_key())) {
+      return caller->Complete(BatchPlanner::Standing(*batch, std::move(plan)));
+    }
+  }
+  const std::chrono::duration<double> spent = clock_->MonotonicNow() - start;
+  metrics_->ObservePhase(PlanningPhase::kDecode, spent.count());
+
+  planning_pool_.Submit(batch->flight_key(), std::move(caller), [this, batch] {
+    PlanResult result = planner_.Answer(*batch);
+    if (result.ok() && result->committed) {
+      plans_.Publish(batch->step_key(), result->plan);
+    }
+    return result;
+  });
+}
+
+void Backend::WaitForPlan(const std::shared_ptr<RegisteredJob>& job,
+                          const StepKey& step_key, const PlanKey& plan_key,
+                          const std::shared_ptr<PlanWait>& wait) {
+  if (!plans_.Wait(wait)) return;
+  const absl::Status queued = store_pool_.Submit(
+      [this, job, step_key, plan_key](const absl::Status& run) {
+        if (run.ok()) {
+          FindInStore(job, step_key, plan_key);
+        } else {
+          plans_.Fail(step_key, run);
+        }
+      });
+  if (!queued.ok()) plans_.Fail(step_key, queued);
+}
+
+void Backend::FindInStore(const std::shared_ptr<RegisteredJob>& job,
+                          const StepKey& step_key, const PlanKey& plan_key) {
+  absl::StatusOr<std::shared_ptr<const CommittedPlan>> plan =
+      planner_.FindCommitted(plan_key, job->record().generation);
+  // A job of the same name and generation may have taken this one's place.
+  if (!job->ended().ok()) return;
+  if (!plan.ok()) {
+    plans_.Fail(step_key, plan.status());
+  } else if (*plan != nullptr) {
+    plans_.Publish(step_key, *std::move(plan));
+  }
+}
+
+void Backend::CreateJob(
+    const v1::CreateJobRequest& request,
+    std::function<void(const absl::StatusOr<JobRecord>&)> done) {
+  if (draining_) return done(DrainingError());
+  const absl::Status named = ValidateJobName(request.name(), "name");
+  if (!named.ok()) return done(named);
+  if (request.generation() < 0) {
+    return done(FieldError("generation", "must be at least 0"));
+  }
+  const auto job =
+      std::make_shared<const absl::StatusOr<Job>>(JobFromProto(request.spec()));
+  if (!job->ok()) return done(job->status());
+  const absl::Status fits = CheckRanks(**job, options_.max_ranks);
+  if (!fits.ok()) return done(fits);
+
+  const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
+      clock_->Now().time_since_epoch());
+  JobRecord wanted{.name = request.name(),
+                   .spec = request.spec(),
+                   .generation = request.generation(),
+                   .calibration_epoch = 0,
+                   .create_time_micros = now.count()};
+  const absl::Status queued = store_pool_.Submit(
+      [this, wanted = std::move(wanted), job, done](const absl::Status& run) {
+        if (!run.ok()) return done(run);
+        const absl::StatusOr<JobRecord> record =
+            jobs_.Create(wanted, **job, options_.max_jobs);
+        metrics_->SetJobs(jobs_.count());
+        if (record.ok()) {
+          logger_->Info("job_registered", {{"job", record->name},
+                                           {"generation", record->generation}});
+        }
+        done(record);
+      });
+  if (!queued.ok()) done(queued);
+}
+
+void Backend::DeleteJob(const v1::DeleteJobRequest& request,
+                        std::function<void(const absl::Status&)> done) {
+  if (draining_) return done(DrainingError());
+  const absl::Status named = ValidateJobName(request.name(), "name");
+  if (!named.ok()) return done(named);
+  const absl::Status queued = store_pool_.Submit(
+      [this, name = request.name(), generation = request.generation(),
+       done](const absl::Status& run) {
+        if (!run.ok()) return done(run);
+        const absl::Status status = jobs_.Delete(name, generation);
+        metrics_->SetJobs(jobs_.count());
+        if (status.ok()) logger_->Info("job_deleted", {{"job", name}});
+        done(status);
+      });
+  if (!queued.ok()) done(queued);
+}
+
+void Backend::ReportStep(const v1::ReportStepRequest& request,
+                         std::function<void(const absl::Status&)> done) {
+  if (draining_) return done(DrainingError());
+  absl::Status status = ValidateJobName(request.job(), "job");
+  if (!status.ok()) return done(status);
+  const absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
+      jobs_.Find(request.job());
+  if (!job.ok()) return done(job.status());
+  status = (*job)->CheckGeneration(request.generation());
+  if (!status.ok()) return done(status);
+  status = CheckReport(request.report(), (*job)->job().pool().ranks());
+  if (!status.ok()) return done(status);
+  const absl::Status queued =
+      store_pool_.Submit([this, job = *job, report = request.report(),
+                          done](const absl::Status& run) {
+        if (!run.ok()) return done(run);
+        const absl::Status stored = job->Write([&] {
+          return store_->PutReport(job->record().name, job->record().generation,
+                                   report, options_.kept_steps);
+        });
+        if (stored.ok()) metrics_->CountStepReport(report.outcome());
+        done(stored);
+      });
+  if (!queued.ok()) done(queued);
+}
+
+void Backend::StartDrain() {
+  draining_ = true;
+  plans_.Drain();
+}
+
+void Backend::Shutdown() {
+  planning_pool_.Shutdown();
+  store_pool_.Shutdown();
+}
+
+}  // namespace skrull

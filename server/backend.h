@@ -1,0 +1,101 @@
+// The daemon without its wire: what the handlers call.
+//
+// A handler's thread only checks, looks up and queues; what plans runs in the
+// planning pool, what touches the store in a pool of its own.
+#ifndef SKRULL_SERVER_BACKEND_H_
+#define SKRULL_SERVER_BACKEND_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "skrull/server/batch_planner.h"
+#include "skrull/server/clock.h"
+#include "skrull/server/job_directory.h"
+#include "skrull/server/log.h"
+#include "skrull/server/metrics.h"
+#include "skrull/server/options.h"
+#include "skrull/server/plan_directory.h"
+#include "skrull/server/planning_pool.h"
+#include "skrull/server/store.h"
+#include "skrull/server/worker_pool.h"
+#include "skrull/v1/planner_service.pb.h"
+
+namespace skrull {
+
+// Thread-safe.
+class Backend {
+ public:
+  // Reads the jobs of `store`. All but the store must outlive the backend.
+  // Errors: kStoreFailed.
+  static absl::StatusOr<std::unique_ptr<Backend>> Create(
+      const ServerOptions& options, std::unique_ptr<Store> store,
+      const Clock* clock, const Logger* logger, Metrics* metrics);
+  ~Backend();
+
+  const ServerOptions& options() const { return options_; }
+  const Clock& clock() const { return *clock_; }
+  Metrics* metrics() const { return metrics_; }
+
+  // Answers `caller` with the plan of a request of `request_bytes` bytes: at
+  // once if it is in memory or cannot be planned, else from the planning pool.
+  void PlanBatch(const v1::PlanBatchRequest& request, int64_t request_bytes,
+                 std::shared_ptr<PlanCaller> caller);
+
+  // Has the wait answered with the committed plan. Looks into the store if it
+  // is the first for its step.
+  void WaitForPlan(const std::shared_ptr<RegisteredJob>& job,
+                   const StepKey& step_key, const PlanKey& plan_key,
+                   const std::shared_ptr<PlanWait>& wait);
+  // The committed plan if it is in memory.
+  std::shared_ptr<const CommittedPlan> FindPlan(const StepKey& key) {
+    return plans_.Find(key);
+  }
+  void CancelWait(const std::shared_ptr<PlanWait>& wait) {
+    plans_.Cancel(wait);
+  }
+
+  JobDirectory& jobs() { return jobs_; }
+
+  // `done` is called once, here or on a thread of the store's pool.
+  void CreateJob(const v1::CreateJobRequest& request,
+                 std::function<void(const absl::StatusOr<JobRecord>&)> done);
+  void DeleteJob(const v1::DeleteJobRequest& request,
+                 std::function<void(const absl::Status&)> done);
+  void ReportStep(const v1::ReportStepRequest& request,
+                  std::function<void(const absl::Status&)> done);
+
+  // Refuses new work, and all that waits for a commit, with kDraining.
+  void StartDrain();
+  bool draining() const { return draining_; }
+  // Ends the pools: what they have not begun is answered with kDraining, what
+  // they have is finished. Idempotent.
+  void Shutdown();
+
+ private:
+  Backend(const ServerOptions& options, std::unique_ptr<Store> store,
+          const Clock* clock, const Logger* logger, Metrics* metrics);
+
+  void FindInStore(const std::shared_ptr<RegisteredJob>& job,
+                   const StepKey& step_key, const PlanKey& plan_key);
+
+  const ServerOptions options_;
+  const std::unique_ptr<Store> store_;
+  const Clock* const clock_;
+  const Logger* const logger_;
+  Metrics* const metrics_;
+  std::atomic<bool> draining_ = false;
+  const BatchPlanner planner_;
+  PlanDirectory plans_;
+  JobDirectory jobs_;
+  WorkerPool store_pool_;  // these last: their threads use the rest
+  PlanningPool planning_pool_;
+};
+
+}  // namespace skrull
+
+#endif  // SKRULL_SERVER_BACKEND_H_

@@ -1,0 +1,60 @@
+// What a PlanBatchRequest asks for, checked against everything but the planner.
+#ifndef SKRULL_SERVER_BATCH_REQUEST_H_
+#define SKRULL_SERVER_BATCH_REQUEST_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "skrull/planner/job.h"
+#include "skrull/planner/plan.h"
+#include "skrull/server/job_directory.h"
+#include "skrull/server/options.h"
+#include "skrull/server/plan_directory.h"
+#include "skrull/v1/planner_service.pb.h"
+
+namespace skrull {
+
+inline constexpr int32_t kMaxAttempt = 1000;
+
+struct BatchRequest {
+  // nullptr: planned for `spec_job`, and never committed.
+  std::shared_ptr<RegisteredJob> registered;
+  std::shared_ptr<const Job> spec_job;
+  PlanKey key;
+  std::vector<int64_t> lengths;
+  Policy policy = Policy::kSkrull;
+  bool commit = false;
+  // Of lengths and policy.
+  std::string digest;
+
+  const Job& job() const {
+    return registered != nullptr ? registered->job() : *spec_job;
+  }
+  // REQUIRES: registered.
+  StepKey step_key() const { return {registered->id(), key.step, key.attempt}; }
+  // Equal for requests that are answered with one plan; empty if this one is
+  // like no other.
+  std::string flight_key() const;
+};
+
+// Checks and resolves a request of `request_bytes` bytes. Errors:
+// INVALID_ARGUMENT naming the field; RESOURCE_EXHAUSTED over `options`' limits
+// of lengths, bytes or ranks; kJobNotFound; kGenerationMismatch. O(lengths).
+absl::StatusOr<BatchRequest> ReadBatchRequest(
+    const v1::PlanBatchRequest& request, int64_t request_bytes,
+    const ServerOptions& options, JobDirectory* jobs);
+
+// INVALID_ARGUMENT, naming the field, unless step >= 0 and attempt is in
+// 0 .. kMaxAttempt.
+absl::Status CheckStep(int64_t step, int32_t attempt,
+                       const std::string& field_prefix = "");
+
+// RESOURCE_EXHAUSTED, kLimitExceeded, if the job has more than `max_ranks`.
+absl::Status CheckRanks(const Job& job, int64_t max_ranks);
+
+}  // namespace skrull
+
+#endif  // SKRULL_SERVER_BATCH_REQUEST_H_

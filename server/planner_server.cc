@@ -1,0 +1,138 @@
+#include "skrull/server/planner_server.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "skrull/server/planner_service.h"
+#include "skrull/server/store.h"
+
+namespace skrull {
+namespace {
+
+constexpr char kServiceName[] = "skrull.v1.PlannerService";
+// A trailer of ours stays below half of it.
+constexpr int kMaxMetadataBytes = 16 << 10;
+// gRPC itself cuts a request off only at this multiple of our own limit, so
+// that the client sees our error, which says what the limit is.
+constexpr int64_t kHardLimitFactor = 4;
+// For streams that never end by themselves, such as health watches.
+constexpr std::chrono::milliseconds kCutOff{200};
+
+int Milliseconds(double seconds) {
+  return static_cast<int>(std::min<double>(std::ceil(seconds * 1000),
+                                           std::numeric_limits<int>::max()));
+}
+
+void Configure(const ServerOptions& options, grpc::ServerBuilder* builder) {
+  // Two daemons on one port would each see half of the calls.
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  // Trainers hold idle connections for as long as a step takes: both sides may
+  // ping without calls.
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
+                              Milliseconds(options.keepalive_seconds));
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                              Milliseconds(options.keepalive_timeout_seconds));
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder->AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+      Milliseconds(options.min_ping_seconds));
+  builder->SetMaxReceiveMessageSize(static_cast<int>(
+      std::min<int64_t>(kHardLimitFactor * options.max_request_bytes,
+                        std::numeric_limits<int>::max())));
+  builder->SetMaxSendMessageSize(-1);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Create(
+    const ServerOptions& options, const Clock* clock) {
+  std::unique_ptr<PlannerServer> server(new PlannerServer(options, clock));
+  absl::StatusOr<std::unique_ptr<Store>> store = OpenStore(options.store);
+  if (!store.ok()) return store.status();
+  absl::StatusOr<std::unique_ptr<Backend>> backend = Backend::Create(
+      options, *std::move(store), clock, &server->logger_, &server->metrics_);
+  if (!backend.ok()) return backend.status();
+  server->backend_ = *std::move(backend);
+  if (!options.metrics_address.empty()) {
+    absl::StatusOr<std::unique_ptr<MetricsEndpoint>> endpoint =
+        MetricsEndpoint::Create(options.metrics_address,
+                                server->metrics_.registry());
+    if (!endpoint.ok()) return endpoint.status();
+    server->metrics_endpoint_ = *std::move(endpoint);
+  }
+  return server;
+}
+
+PlannerServer::PlannerServer(const ServerOptions& options, const Clock* clock)
+    : options_(options),
+      clock_(clock),
+      logger_(options.log_level, clock),
+      address_(options.listen_address) {}
+
+PlannerServer::~PlannerServer() { Stop(); }
+
+absl::Status PlannerServer::Start() {
+  grpc::EnableDefaultHealthCheckService(true);
+  if (options_.reflection) {
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  }
+  service_ = std::make_unique<PlannerService>(backend_.get());
+  grpc::ServerBuilder builder;
+  Configure(options_, &builder);
+  int port = 0;
+  builder.AddListeningPort(options_.listen_address,
+                           grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(service_.get());
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port == 0) {
+    server_.reset();
+    return absl::UnavailableError("cannot listen on " +
+                                  options_.listen_address + " (is it in use?)");
+  }
+  address_ = WithPort(options_.listen_address, port);
+  server_->GetHealthCheckService()->SetServingStatus(kServiceName, true);
+  logger_.Info("started", {{"address", address_},
+                           {"metrics", metrics_address()},
+                           {"store", options_.store},
+                           {"jobs", backend_->jobs().count()}});
+  return absl::OkStatus();
+}
+
+std::string PlannerServer::metrics_address() const {
+  return metrics_endpoint_ == nullptr ? "none" : metrics_endpoint_->address();
+}
+
+bool PlannerServer::Stop() {
+  if (server_ == nullptr) return true;
+  const auto limit =
+      clock_->MonotonicNow() +
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+          std::chrono::duration<double>(options_.drain_seconds));
+  logger_.Info("draining");
+  server_->GetHealthCheckService()->SetServingStatus(false);
+  backend_->StartDrain();
+  service_->StartDrain();
+  bool answered = service_->WaitForCalls(limit);
+  if (!answered) {
+    // What no thread has begun is answered now, what one has is finished.
+    backend_->Shutdown();
+    answered = service_->WaitForCalls(clock_->MonotonicNow() + kCutOff);
+  }
+  server_->Shutdown(std::chrono::system_clock::now() + kCutOff);
+  server_->Wait();
+  server_.reset();
+  backend_->Shutdown();
+  service_.reset();
+  logger_.Info("stopped", {{"cut_off", answered ? "no" : "yes"}});
+  return answered;
+}
+
+}  // namespace skrull

@@ -1,0 +1,245 @@
+#include "skrull/server/planner_service.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/util/time_util.h"
+#include "skrull/planner/error.h"
+#include "skrull/server/convert.h"
+#include "skrull/server/deadline.h"
+
+namespace skrull {
+namespace {
+
+using std::chrono::steady_clock;
+
+// For a GetRankPlan call that has no deadline of its own.
+constexpr std::chrono::seconds kDefaultWait{30};
+// For any other call; queues are bounded, so this is never the limit that
+// tells.
+constexpr std::chrono::hours kNoDeadline{1};
+constexpr int32_t kMaxPageSize = 1000;
+constexpr int32_t kDefaultPageSize = 100;
+
+void RecordToProto(const JobRecord& record, v1::Job* job) {
+  job->set_name(record.name);
+  *job->mutable_spec() = record.spec;
+  job->set_generation(record.generation);
+  job->set_calibration_epoch(record.calibration_epoch);
+  *job->mutable_create_time() =
+      google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(
+          record.create_time_micros);
+}
+
+// The wire form of a PlanBatchResponse whose plan is `plan.record().plan`.
+grpc::ByteBuffer EncodeResponse(const PlanAnswer& answer) {
+  using google::protobuf::io::CodedOutputStream;
+  const std::string& plan = answer.plan->record().plan;
+  uint8_t header[16];
+  // Field 1 (plan), length-delimited.
+  uint8_t* end = CodedOutputStream::WriteTagToArray((1 << 3) | 2, header);
+  end = CodedOutputStream::WriteVarint32ToArray(
+      static_cast<uint32_t>(plan.size()), end);
+  v1::PlanBatchResponse rest;
+  if (answer.planning_seconds) {
+    *rest.mutable_planning_time() =
+        google::protobuf::util::TimeUtil::NanosecondsToDuration(
+            static_cast<int64_t>(*answer.planning_seconds * 1e9));
+  }
+  rest.set_committed(answer.committed);
+  const grpc::Slice slices[] = {
+      grpc::Slice(header, static_cast<size_t>(end - header)),
+      grpc::Slice(plan.data(), plan.size()),
+      grpc::Slice(rest.SerializeAsString())};
+  return grpc::ByteBuffer(slices, std::size(slices));
+}
+
+// The job of a request that is in range for it.
+absl::StatusOr<std::shared_ptr<RegisteredJob>> FindRankJob(
+    const v1::GetRankPlanRequest& request, JobDirectory* jobs) {
+  absl::Status status = CheckStep(request.step(), request.attempt());
+  if (!status.ok()) return status;
+  status = ValidateJobName(request.job(), "job");
+  if (!status.ok()) return status;
+  absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
+      jobs->Find(request.job());
+  if (!job.ok()) return job;
+  status = (*job)->CheckGeneration(request.generation());
+  if (!status.ok()) return status;
+  const int64_t last = (*job)->job().pool().ranks() - 1;
+  if (request.rank() < 0 || request.rank() > last) {
+    return MakeError(
+        {.reason = ErrorReason::kFieldInvalid, .field = "rank", .limit = last},
+        absl::StrCat("rank: must be in 0 .. ", last, ", is ", request.rank()));
+  }
+  return job;
+}
+
+// When a wait is answered: a little before the call's own deadline, at which
+// gRPC would cut it off without our message.
+steady_clock::time_point WaitDeadline(
+    const grpc::CallbackServerContext& context, const Backend& backend) {
+  const bool has_deadline =
+      context.deadline() != std::chrono::system_clock::time_point::max();
+  const std::chrono::duration<double> longest(
+      has_deadline ? backend.options().max_wait_seconds
+                   : std::min<double>(kDefaultWait.count(),
+                                      backend.options().max_wait_seconds));
+  const auto now = backend.clock().MonotonicNow();
+  const auto deadline = CallDeadline(context, backend.clock(), longest);
+  const steady_clock::duration margin = std::chrono::milliseconds(50);
+  return deadline - std::clamp((deadline - now) / 10,
+                               steady_clock::duration::zero(), margin);
+}
+
+}  // namespace
+
+PlannerService::PlannerService(Backend* backend)
+    : backend_(backend), streams_(backend, &active_) {}
+
+grpc::ServerUnaryReactor* PlannerService::CreateJob(
+    grpc::CallbackServerContext* /*context*/,
+    const v1::CreateJobRequest* request, v1::Job* response) {
+  UnaryCall* const call = NewCall(RpcMethod::kCreateJob);
+  backend_->CreateJob(
+      *request, [call, response](const absl::StatusOr<JobRecord>& record) {
+        if (record.ok()) RecordToProto(*record, response);
+        call->Answer(record.status());
+      });
+  return call;
+}
+
+grpc::ServerUnaryReactor* PlannerService::GetJob(
+    grpc::CallbackServerContext* /*context*/, const v1::GetJobRequest* request,
+    v1::Job* response) {
+  UnaryCall* const call = NewCall(RpcMethod::kGetJob);
+  absl::Status status = ValidateJobName(request->name(), "name");
+  if (status.ok()) {
+    const auto job = backend_->jobs().Find(request->name());
+    status = job.status();
+    if (job.ok()) RecordToProto((*job)->record(), response);
+  }
+  call->Answer(status);
+  return call;
+}
+
+grpc::ServerUnaryReactor* PlannerService::ListJobs(
+    grpc::CallbackServerContext* /*context*/,
+    const v1::ListJobsRequest* request, v1::ListJobsResponse* response) {
+  UnaryCall* const call = NewCall(RpcMethod::kListJobs);
+  const int32_t page_size =
+      request->page_size() == 0 ? kDefaultPageSize : request->page_size();
+  std::string after;
+  if (page_size < 0 || page_size > kMaxPageSize) {
+    call->Answer(
+        FieldError("page_size", absl::StrCat("must be in 0 .. ", kMaxPageSize,
+                                             ", is ", request->page_size())));
+    return call;
+  }
+  // A token is the name of the last job before the page.
+  if (!absl::WebSafeBase64Unescape(request->page_token(), &after) ||
+      (!after.empty() && !ValidateJobName(after, "page_token").ok())) {
+    call->Answer(FieldError("page_token", "is not one this daemon gave out"));
+    return call;
+  }
+  const auto jobs = backend_->jobs().List(after, page_size);
+  for (const auto& job : jobs) {
+    RecordToProto(job->record(), response->add_jobs());
+  }
+  if (static_cast<int32_t>(jobs.size()) == page_size &&
+      !backend_->jobs().List(jobs.back()->record().name, 1).empty()) {
+    response->set_next_page_token(
+        absl::WebSafeBase64Escape(jobs.back()->record().name));
+  }
+  call->Answer(absl::OkStatus());
+  return call;
+}
+
+grpc::ServerUnaryReactor* PlannerService::DeleteJob(
+    grpc::CallbackServerContext* /*context*/,
+    const v1::DeleteJobRequest* request, v1::DeleteJobResponse* /*response*/) {
+  UnaryCall* const call = NewCall(RpcMethod::kDeleteJob);
+  backend_->DeleteJob(
+      *request, [call](const absl::Status& status) { call->Answer(status); });
+  return call;
+}
+
+grpc::ServerUnaryReactor* PlannerService::PlanBatch(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  UnaryCall* const call = NewCall(RpcMethod::kPlanBatch);
+  const auto size = static_cast<int64_t>(request->Length());
+  grpc::ByteBuffer bytes(*request);  // decoding consumes it; the data is shared
+  v1::PlanBatchRequest message;
+  if (!grpc::SerializationTraits<v1::PlanBatchRequest>::Deserialize(&bytes,
+                                                                    &message)
+           .ok()) {
+    call->Answer(FieldError("request", "is not a skrull.v1.PlanBatchRequest"));
+    return call;
+  }
+  const auto caller = std::make_shared<PlanCaller>(
+      CallDeadline(*context, backend_->clock(), kNoDeadline),
+      [call, response](const PlanResult& result) {
+        if (result.ok()) *response = EncodeResponse(*result);
+        call->Answer(result.status());
+      });
+  call->OnGone([caller] {
+    caller->Complete(
+        MakeError({.reason = ErrorReason::kCancelled}, "the caller went away"));
+  });
+  backend_->PlanBatch(message, size, caller);
+  return call;
+}
+
+grpc::ServerBidiReactor<v1::StreamPlansRequest, v1::StreamPlansResponse>*
+PlannerService::StreamPlans(grpc::CallbackServerContext* context) {
+  return streams_.NewStream(
+      CallDeadline(*context, backend_->clock(), kNoDeadline));
+}
+
+grpc::ServerUnaryReactor* PlannerService::GetRankPlan(
+    grpc::CallbackServerContext* context, const v1::GetRankPlanRequest* request,
+    v1::RankPlan* response) {
+  UnaryCall* const call = NewCall(RpcMethod::kGetRankPlan);
+  const absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
+      FindRankJob(*request, &backend_->jobs());
+  if (!job.ok()) {
+    call->Answer(job.status());
+    return call;
+  }
+
+  const auto answer =
+      [call, response, rank = request->rank()](
+          const absl::StatusOr<std::shared_ptr<const CommittedPlan>>& plan) {
+        if (plan.ok()) *response = RankPlanToProto((*plan)->Share(rank));
+        call->Answer(plan.status());
+      };
+  const StepKey key{(*job)->id(), request->step(), request->attempt()};
+  if (auto plan = backend_->FindPlan(key)) {
+    answer(std::move(plan));
+    return call;
+  }
+  const auto wait = std::make_shared<PlanWait>(
+      *job, key, WaitDeadline(*context, *backend_), answer);
+  call->OnGone([backend = backend_, wait] { backend->CancelWait(wait); });
+  backend_->WaitForPlan(
+      *job, key, {request->job(), request->step(), request->attempt()}, wait);
+  return call;
+}
+
+grpc::ServerUnaryReactor* PlannerService::ReportStep(
+    grpc::CallbackServerContext* /*context*/,
+    const v1::ReportStepRequest* request,
+    v1::ReportStepResponse* /*response*/) {
+  UnaryCall* const call = NewCall(RpcMethod::kReportStep);
+  backend_->ReportStep(
+      *request, [call](const absl::Status& status) { call->Answer(status); });
+  return call;
+}
+
+}  // namespace skrull

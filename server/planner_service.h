@@ -1,0 +1,79 @@
+// skrull.v1.PlannerService on gRPC's callback API: decode, call the backend,
+// encode. Nothing here plans or touches the store.
+#ifndef SKRULL_SERVER_PLANNER_SERVICE_H_
+#define SKRULL_SERVER_PLANNER_SERVICE_H_
+
+#include <chrono>
+
+#include "grpcpp/grpcpp.h"
+#include "skrull/server/backend.h"
+#include "skrull/server/reactors.h"
+#include "skrull/server/stream_plans.h"
+#include "skrull/v1/planner_service.grpc.pb.h"
+
+namespace skrull {
+
+// PlanBatch takes and gives raw bytes: a committed plan goes out as it is
+// stored, and a request that is no message is refused in our own words.
+using PlannerServiceBase = v1::PlannerService::WithCallbackMethod_CreateJob<
+    v1::PlannerService::WithCallbackMethod_GetJob<
+        v1::PlannerService::WithCallbackMethod_ListJobs<
+            v1::PlannerService::WithCallbackMethod_DeleteJob<
+                v1::PlannerService::WithRawCallbackMethod_PlanBatch<
+                    v1::PlannerService::WithCallbackMethod_StreamPlans<
+                        v1::PlannerService::WithCallbackMethod_GetRankPlan<
+                            v1::PlannerService::WithCallbackMethod_ReportStep<
+                                v1::PlannerService::Service>>>>>>>>;
+
+// Thread-safe. Must outlive every call: WaitForCalls tells.
+class PlannerService final : public PlannerServiceBase {
+ public:
+  // `backend` must outlive the service.
+  explicit PlannerService(Backend* backend);
+
+  grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context,
+                                      const v1::CreateJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
+                                   const v1::GetJobRequest* request,
+                                   v1::Job* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+                                     const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
+                                      const v1::DeleteJobRequest* request,
+                                      v1::DeleteJobResponse* response) override;
+  grpc::ServerUnaryReactor* PlanBatch(grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* response) override;
+  grpc::ServerBidiReactor<v1::StreamPlansRequest, v1::StreamPlansResponse>*
+  StreamPlans(grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* GetRankPlan(grpc::CallbackServerContext* context,
+                                        const v1::GetRankPlanRequest* request,
+                                        v1::RankPlan* response) override;
+  grpc::ServerUnaryReactor* ReportStep(
+      grpc::CallbackServerContext* context,
+      const v1::ReportStepRequest* request,
+      v1::ReportStepResponse* response) override;
+
+  // Ends open streams once they have answered what they have read.
+  void StartDrain() { streams_.StartDrain(); }
+
+  // Returns once no call is being answered, or at `deadline`; true if none is.
+  bool WaitForCalls(std::chrono::steady_clock::time_point deadline) {
+    return active_.WaitForNone(deadline);
+  }
+
+ private:
+  UnaryCall* NewCall(RpcMethod method) {
+    return new UnaryCall(method, backend_->metrics(), &active_);
+  }
+
+  Backend* const backend_;
+  ActiveCalls active_;
+  PlanStreams streams_;
+};
+
+}  // namespace skrull
+
+#endif  // SKRULL_SERVER_PLANNER_SERVICE_H_

@@ -1,0 +1,132 @@
+// What all server reactors share.
+//
+// ThreadSanitizer cannot see the happens-before edges that a prebuilt gRPC
+// establishes between a reactor's callbacks. TsanEdges marks them, so that our
+// handlers are checked without false reports; in other builds it is empty.
+#ifndef SKRULL_SERVER_REACTORS_H_
+#define SKRULL_SERVER_REACTORS_H_
+
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "grpcpp/grpcpp.h"
+#include "skrull/server/metrics.h"
+#include "skrull/server/mutex.h"
+#include "skrull/server/status_util.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define SKRULL_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SKRULL_TSAN 1
+#endif
+#endif
+
+#ifdef SKRULL_TSAN
+extern "C" void __tsan_acquire(void* address);
+extern "C" void __tsan_release(void* address);
+#endif
+
+namespace skrull {
+
+inline void TsanAcquire([[maybe_unused]] void* object) {
+#ifdef SKRULL_TSAN
+  __tsan_acquire(object);
+#endif
+}
+
+inline void TsanRelease([[maybe_unused]] void* object) {
+#ifdef SKRULL_TSAN
+  __tsan_release(object);
+#endif
+}
+
+// Lives through one callback of `reactor`.
+class TsanEdges {
+ public:
+  explicit TsanEdges(void* reactor) : reactor_(reactor) {
+    TsanAcquire(reactor_);
+  }
+  ~TsanEdges() { TsanRelease(reactor_); }
+  TsanEdges(const TsanEdges&) = delete;
+  TsanEdges& operator=(const TsanEdges&) = delete;
+
+ private:
+  void* const reactor_;
+};
+
+// How many calls are being answered, for draining. Thread-safe.
+class ActiveCalls {
+ public:
+  void Add() {
+    MutexLock lock(&mutex_);
+    ++count_;
+  }
+  void Remove() {
+    MutexLock lock(&mutex_);
+    if (--count_ == 0) none_.SignalAll();
+  }
+  // Returns once there is no call, or at `deadline`. True if there is none.
+  bool WaitForNone(std::chrono::steady_clock::time_point deadline) {
+    MutexLock lock(&mutex_);
+    while (count_ > 0) {
+      if (!none_.WaitUntil(&mutex_, deadline)) return count_ == 0;
+    }
+    return true;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar none_;
+  int64_t count_ SKRULL_GUARDED_BY(mutex_) = 0;
+};
+
+// One unary call. Made by a handler, deletes itself when gRPC is done with it.
+// Answer must be called exactly once, on any thread; nothing may touch the
+// call, its request or its response after that.
+class UnaryCall : public grpc::ServerUnaryReactor {
+ public:
+  // `metrics` and `active` must outlive the call.
+  UnaryCall(RpcMethod method, Metrics* metrics, ActiveCalls* active)
+      : method_(method), metrics_(metrics), active_(active) {
+    active_->Add();
+    TsanRelease(this);
+  }
+
+  void Answer(const absl::Status& status) {
+    metrics_->CountRpc(method_, status);
+    TsanRelease(this);
+    Finish(ToGrpcStatus(status));
+  }
+
+  // Has `gone` called if the caller goes away before it is answered. The call
+  // may be answered by then, or at the same time. REQUIRES: called in the
+  // handler, at most once, before anything that could answer.
+  void OnGone(std::function<void()> gone) {
+    gone_ = std::move(gone);
+    TsanRelease(this);
+  }
+
+ private:
+  void OnCancel() override {
+    TsanEdges edges(this);
+    if (gone_) gone_();
+  }
+  void OnDone() override {
+    TsanAcquire(this);
+    ActiveCalls* const active = active_;
+    delete this;
+    active->Remove();
+  }
+
+  const RpcMethod method_;
+  Metrics* const metrics_;
+  ActiveCalls* const active_;
+  std::function<void()> gone_;
+};
+
+}  // namespace skrull
+
+#endif  // SKRULL_SERVER_REACTORS_H_

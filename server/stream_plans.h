@@ -1,0 +1,51 @@
+// StreamPlans: many batches on one stream, planned side by side, answered in
+// order.
+#ifndef SKRULL_SERVER_STREAM_PLANS_H_
+#define SKRULL_SERVER_STREAM_PLANS_H_
+
+#include <chrono>
+#include <map>
+#include <memory>
+
+#include "grpcpp/grpcpp.h"
+#include "skrull/server/backend.h"
+#include "skrull/server/mutex.h"
+#include "skrull/server/reactors.h"
+#include "skrull/v1/planner_service.pb.h"
+
+namespace skrull {
+
+class PlanStream;
+
+// The open streams. Thread-safe.
+class PlanStreams {
+ public:
+  // Both must outlive the object, and it every stream.
+  PlanStreams(Backend* backend, ActiveCalls* active)
+      : backend_(backend), active_(active) {}
+
+  // A stream that deletes itself when gRPC is done with it.
+  grpc::ServerBidiReactor<v1::StreamPlansRequest, v1::StreamPlansResponse>*
+  NewStream(std::chrono::steady_clock::time_point deadline)
+      SKRULL_EXCLUDES(mutex_);
+
+  // Has every stream, and those to come, read no further and end with kDraining
+  // once all it has read is answered.
+  void StartDrain() SKRULL_EXCLUDES(mutex_);
+
+ private:
+  friend class PlanStream;
+
+  void Remove(PlanStream* stream) SKRULL_EXCLUDES(mutex_);
+
+  Backend* const backend_;
+  ActiveCalls* const active_;
+  Mutex mutex_;
+  bool draining_ SKRULL_GUARDED_BY(mutex_) = false;
+  std::map<PlanStream*, std::weak_ptr<PlanStream>> streams_
+      SKRULL_GUARDED_BY(mutex_);
+};
+
+}  // namespace skrull
+
+#endif  // SKRULL_SERVER_STREAM_PLANS_H_
