@@ -310,13 +310,13 @@ std::string NaiveContract::Problem(std::span<const int64_t> lengths,
     for (const SequencePlacement& p : mb.placements) {
       if (p.sequence < 0 || static_cast<size_t>(p.sequence) >= lengths.size() ||
           p.token_count != lengths[static_cast<size_t>(p.sequence)]) {
-        out << "mb " << i << ": no such sequence " << p.sequence << "; ";
-        continue;
+        out << "mb " << i << ": no such sequence " << p.sequence;
+        return out.str();
       }
       ++placed[static_cast<size_t>(p.sequence)];
       tokens += p.token_count;
       if (!std::binary_search(blocks_.begin(), blocks_.end(), p.block())) {
-        out << "mb " << i << ": sequence " << p.sequence << " on no block; ";
+        out << "mb " << i << ": sequence " << p.sequence << " on no block";
         return out.str();
       }
       const Seconds comp = Comp(p.token_count, p.degree);
