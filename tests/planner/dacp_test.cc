@@ -1,0 +1,190 @@
+// Alg. 1 with its corrections, on one CP group.
+#include "skrull/planner/dacp.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "skrull/planner/cost_model.h"
+#include "skrull/tests/planner/planner_test_util.h"
+
+namespace skrull {
+namespace {
+
+using testing::MakeJob;
+using testing::UnitSpec;
+
+// A placement with all it refers to, after RunDacp on every sequence.
+struct Run {
+  Run(const JobSpec& spec, std::vector<int64_t> ascending)
+      : job(MakeJob(spec)), lengths(std::move(ascending)) {
+    const CostModel cost(job);
+    for (const int64_t s : lengths) work.push_back(cost.Work(s));
+    sequences.resize(lengths.size());
+    std::iota(sequences.begin(), sequences.end(), 0);
+    placement.emplace(job, lengths, work);
+    verdict = RunDacp(sequences, *placement);
+  }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  // A rank or Placement::kSharded of each sequence.
+  std::vector<int32_t> Ranks() const {
+    std::vector<int32_t> ranks;
+    for (const int32_t s : sequences) ranks.push_back(placement->rank_of(s));
+    return ranks;
+  }
+  std::vector<int64_t> Loads() const {
+    std::vector<int64_t> loads;
+    for (int32_t r = 0; r < placement->ranks(); ++r) {
+      loads.push_back(placement->load(r));
+    }
+    return loads;
+  }
+
+  Job job;
+  std::vector<int64_t> lengths;
+  std::vector<double> work;
+  std::vector<int32_t> sequences;
+  std::optional<Placement> placement;
+  DacpVerdict verdict;
+};
+
+constexpr int32_t kSharded = Placement::kSharded;
+using Loads = std::vector<int64_t>;
+
+TEST_CASE("Dacp: goes to the least loaded rank, then the emptiest, then shards",
+          "[planner][dacp]") {
+  // 1 -> 0, 2 -> 1, 3 -> 0 (28 < 64), 8: least loaded is 1 with 8 left.
+  const Run a(UnitSpec(1, 2, 10), {1, 2, 3, 8});
+  CHECK(a.verdict == DacpVerdict::kPlaced);
+  CHECK(a.Ranks() == std::vector<int32_t>{0, 1, 0, 1});
+  // 12 fits no rank: it is sharded, 6 rows each.
+  const Run b(UnitSpec(1, 2, 10), {1, 2, 12});
+  CHECK(b.Ranks() == std::vector<int32_t>{0, 1, kSharded});
+  CHECK(b.Loads() == Loads{7, 8});
+  CHECK(b.placement->roll_back_count() == 0);
+}
+
+TEST_CASE("Dacp: rolls back the shortest local sequence first",
+          "[planner][dacp]") {
+  // Local on rank 0: 1, 3; on rank 1: 2, 5. 28 takes 14 rows of each, 1 more
+  // than rank 1 has. Its 2 sharded as well, the loads are 4 + 15 and 5 + 15.
+  const Run run(UnitSpec(1, 2, 20), {1, 2, 3, 5, 28});
+  CHECK(run.verdict == DacpVerdict::kPlaced);
+  CHECK(run.Ranks() == std::vector<int32_t>{0, kSharded, 0, 1, kSharded});
+  CHECK(run.Loads() == Loads{19, 20});
+  CHECK(run.placement->roll_back_count() == 1);
+}
+
+TEST_CASE("Dacp: roll-backs cascade until every rank fits", "[planner][dacp]") {
+  const Run run(UnitSpec(1, 3, 9), {7, 7, 10});
+  CHECK(run.verdict == DacpVerdict::kPlaced);
+  CHECK(run.Loads() == Loads{8, 8, 8});
+  CHECK(run.placement->roll_back_count() == 2);
+}
+
+TEST_CASE("Dacp: exact fits are placed, one token more is not",
+          "[planner][dacp]") {
+  CHECK(Run(UnitSpec(1, 2, 10), {6, 6, 8}).verdict == DacpVerdict::kPlaced);
+  CHECK(Run(UnitSpec(1, 2, 10), {6, 6, 9}).verdict ==
+        DacpVerdict::kNeedsMoreMicroBatches);
+  CHECK(Run(UnitSpec(1, 1, 10), {4, 6}).verdict == DacpVerdict::kPlaced);
+  CHECK(Run(UnitSpec(1, 1, 10), {5, 6}).verdict ==
+        DacpVerdict::kNeedsMoreMicroBatches);
+  CHECK(Run(UnitSpec(1, 8, 16384), std::vector<int64_t>(8, 16384)).verdict ==
+        DacpVerdict::kPlaced);
+}
+
+TEST_CASE("Dacp: the placement can be used again", "[planner][dacp]") {
+  Run run(UnitSpec(1, 2, 10), {6, 6, 9});
+  REQUIRE(run.verdict == DacpVerdict::kNeedsMoreMicroBatches);
+  CHECK(run.placement->CheckConsistency() == absl::OkStatus());
+  const std::vector<int32_t> two = {0, 2};
+  CHECK(RunDacp(two, *run.placement) == DacpVerdict::kPlaced);
+  CHECK(run.placement->CheckConsistency() == absl::OkStatus());
+  CHECK(run.placement->rank_of(1) == Placement::kAbsent);
+  CHECK(RunDacp({}, *run.placement) == DacpVerdict::kPlaced);
+  CHECK(run.placement->sequences().empty());
+}
+
+TEST_CASE("Dacp: without gathered K/V it places exactly what fits together",
+          "[planner][dacp]") {
+  testing::Random random(Catch::rngSeed());
+  CAPTURE(Catch::rngSeed());
+  int tight = 0;
+  for (int run = 0; run < 20000; ++run) {
+    const auto cp = static_cast<int32_t>(random.Between(1, 6));
+    const int64_t bucket = random.Between(1, 12);
+    std::vector<int64_t> lengths;
+    int64_t left = cp * bucket + random.Between(-1, 1);
+    while (left > 0) {
+      lengths.push_back(random.Between(1, std::min(left, bucket * cp)));
+      left -= lengths.back();
+    }
+    if (lengths.empty()) continue;
+    std::sort(lengths.begin(), lengths.end());
+    const int64_t tokens =
+        std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+    const Run result(UnitSpec(1, cp, bucket), lengths);
+    CAPTURE(testing::ToText(lengths), cp, bucket);
+    REQUIRE((result.verdict == DacpVerdict::kPlaced) ==
+            (tokens <= bucket * cp));
+    REQUIRE(result.placement->CheckConsistency() == absl::OkStatus());
+    if (result.verdict == DacpVerdict::kPlaced) {
+      REQUIRE(result.placement->IsLegal());
+      REQUIRE(result.placement->sequences().size() == lengths.size());
+      tight += tokens == bucket * cp ? 1 : 0;
+    }
+  }
+  CHECK(tight > 3000);
+}
+
+TEST_CASE("Dacp: one sequence that fits is placed, with gathered K/V too",
+          "[planner][dacp]") {
+  for (const double gather : {0.1, 0.5, 1.0, 3.0}) {
+    for (int32_t cp = 1; cp <= 5; ++cp) {
+      JobSpec spec = UnitSpec(1, cp, 12);
+      spec.memory.bytes_per_token = 1;
+      spec.memory.gather_bytes_per_token = gather;
+      const Job job = MakeJob(spec);
+      for (int64_t s = 1; s <= job.longest_sequence(); ++s) {
+        const Run run(spec, {s});
+        CAPTURE(gather, cp, s);
+        REQUIRE(run.verdict == DacpVerdict::kPlaced);
+        REQUIRE(run.placement->IsLegal());
+      }
+    }
+  }
+}
+
+TEST_CASE("Dacp: with gathered K/V what it places is legal",
+          "[planner][dacp]") {
+  testing::Random random(Catch::rngSeed());
+  CAPTURE(Catch::rngSeed());
+  int placed = 0;
+  for (int run = 0; run < 5000; ++run) {
+    JobSpec spec = UnitSpec(1, static_cast<int32_t>(random.Between(1, 6)),
+                            random.Between(4, 40));
+    spec.memory.bytes_per_token = 1;
+    spec.memory.gather_bytes_per_token = random.Pick({0.02, 0.1, 0.5});
+    const Job job = MakeJob(spec);
+    std::vector<int64_t> lengths;
+    for (int64_t n = random.Between(1, 12); n > 0; --n) {
+      lengths.push_back(random.Between(1, job.longest_sequence()));
+    }
+    std::sort(lengths.begin(), lengths.end());
+    const Run result(spec, lengths);
+    REQUIRE(result.placement->CheckConsistency() == absl::OkStatus());
+    if (result.verdict == DacpVerdict::kPlaced) {
+      ++placed;
+      REQUIRE(result.placement->IsLegal());
+    }
+  }
+  CHECK(placed > 500);
+}
+
+}  // namespace
+}  // namespace skrull
