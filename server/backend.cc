@@ -92,7 +92,7 @@ Backend::Backend(const ServerOptions& options, std::unique_ptr<Store> store,
 
 Backend::~Backend() {
   StartDrain();
-  Shutdown();
+  Close();
 }
 
 void Backend::PlanBatch(const v1::PlanBatchRequest& request,
@@ -234,9 +234,9 @@ void Backend::StartDrain() {
   plans_.Drain();
 }
 
-void Backend::Shutdown() {
-  planning_pool_.Shutdown();
-  store_pool_.Shutdown();
+void Backend::Close() {
+  planning_pool_.Close();
+  store_pool_.Close();
 }
 
 }  // namespace skrull

@@ -72,9 +72,9 @@ class Backend {
   // Refuses new work, and all that waits for a commit, with kDraining.
   void StartDrain();
   bool draining() const { return draining_; }
-  // Ends the pools: what they have not begun is answered with kDraining, what
-  // they have is finished. Idempotent.
-  void Shutdown();
+  // Answers what no thread has begun with kDraining. Does not wait for what is
+  // under way; the destructor does. Idempotent.
+  void Close();
 
  private:
   Backend(const ServerOptions& options, std::unique_ptr<Store> store,

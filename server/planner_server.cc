@@ -122,14 +122,13 @@ bool PlannerServer::Stop() {
   service_->StartDrain();
   bool answered = service_->WaitForCalls(limit);
   if (!answered) {
-    // What no thread has begun is answered now, what one has is finished.
-    backend_->Shutdown();
+    backend_->Close();
     answered = service_->WaitForCalls(clock_->MonotonicNow() + kCutOff);
   }
   server_->Shutdown(std::chrono::system_clock::now() + kCutOff);
   server_->Wait();
   server_.reset();
-  backend_->Shutdown();
+  backend_->Close();
   service_.reset();
   logger_.Info("stopped", {{"cut_off", answered ? "no" : "yes"}});
   return answered;

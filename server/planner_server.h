@@ -38,7 +38,7 @@ class PlannerServer {
   // address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<PlannerServer>> Create(
       const ServerOptions& options, const Clock* clock);
-  // Stops it, if it runs.
+  // Stops it, if it runs, and waits for its threads.
   ~PlannerServer();
 
   // Accepts calls from here on. Errors: UNAVAILABLE when the address cannot be
@@ -51,8 +51,9 @@ class PlannerServer {
 
   // Drains and stops: health says NOT_SERVING, new work is refused and waiting
   // calls are answered with UNAVAILABLE, and calls in progress are finished,
-  // for up to options.drain_seconds; what is left then is cut off. True if
-  // nothing was. Idempotent.
+  // for up to options.drain_seconds; what is left then is cut off with
+  // UNAVAILABLE or CANCELLED. True if nothing was; else a thread may still
+  // plan, and the destructor waits for it. Idempotent.
   bool Stop();
 
  private:

@@ -40,9 +40,9 @@ class PlanningPool {
   void Submit(const std::string& key, std::shared_ptr<PlanCaller> caller,
               std::function<PlanResult()> plan) SKRULL_EXCLUDES(mutex_);
 
-  // Answers requests that are not being planned yet with kDraining, waits for
-  // the others and ends the threads. Idempotent.
-  void Shutdown() { workers_.Shutdown(); }
+  // Answers requests that are not being planned yet, and those to come, with
+  // kDraining. Idempotent.
+  void Close() { workers_.Close(); }
 
  private:
   struct Flight {

@@ -20,7 +20,10 @@ WorkerPool::WorkerPool(std::string what, int64_t threads, int64_t max_queued,
   }
 }
 
-WorkerPool::~WorkerPool() { Shutdown(); }
+WorkerPool::~WorkerPool() {
+  Close();
+  for (std::thread& thread : threads_) thread.join();
+}
 
 absl::Status WorkerPool::Submit(Task task) {
   MutexLock lock(&mutex_);
@@ -46,7 +49,7 @@ int64_t WorkerPool::queued() {
   return static_cast<int64_t>(queue_.size());
 }
 
-void WorkerPool::Shutdown() {
+void WorkerPool::Close() {
   std::deque<Task> left;
   {
     MutexLock lock(&mutex_);
@@ -57,9 +60,6 @@ void WorkerPool::Shutdown() {
   const absl::Status draining = MakeError({.reason = ErrorReason::kDraining},
                                           "the daemon is shutting down");
   for (Task& task : left) task(draining);
-  for (std::thread& thread : threads_) {
-    if (thread.joinable()) thread.join();
-  }
 }
 
 void WorkerPool::RunTasks() {

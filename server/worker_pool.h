@@ -1,7 +1,8 @@
 // Threads that run queued tasks, first come first served, with a bound on how
 // many may wait.
 //
-// Thread-safe. Owns its threads; the destructor stops them.
+// Thread-safe. Owns its threads; the destructor closes the pool and waits for
+// tasks that run.
 #ifndef SKRULL_SERVER_WORKER_POOL_H_
 #define SKRULL_SERVER_WORKER_POOL_H_
 
@@ -21,7 +22,7 @@ namespace skrull {
 class WorkerPool {
  public:
   // Called once: on a thread of the pool with OK, to do the work; or inside
-  // Shutdown with kDraining, to tell whoever waits that it will not be done.
+  // Close with kDraining, to tell whoever waits that it will not be done.
   using Task = std::function<void(const absl::Status&)>;
 
   // `what` names the queue in messages. REQUIRES: threads >= 1, max_queued
@@ -34,15 +35,15 @@ class WorkerPool {
 
   // Queues the task. Errors, with the task dropped uncalled:
   //  - RESOURCE_EXHAUSTED, kQueueFull, with a hint when to try again;
-  //  - UNAVAILABLE, kDraining, after Shutdown.
+  //  - UNAVAILABLE, kDraining, after Close.
   absl::Status Submit(Task task) SKRULL_EXCLUDES(mutex_);
 
   // Tasks that wait for a thread.
   int64_t queued() SKRULL_EXCLUDES(mutex_);
 
-  // Calls the tasks that still wait with kDraining, waits for those that run
-  // and ends the threads. Idempotent; not from a task.
-  void Shutdown() SKRULL_EXCLUDES(mutex_);
+  // Calls the tasks that still wait with kDraining and takes no more. Does not
+  // wait for those that run. Idempotent.
+  void Close() SKRULL_EXCLUDES(mutex_);
 
  private:
   void RunTasks() SKRULL_EXCLUDES(mutex_);
@@ -59,7 +60,7 @@ class WorkerPool {
   bool stopping_ SKRULL_GUARDED_BY(mutex_) = false;
   double mean_task_seconds_ SKRULL_GUARDED_BY(mutex_) = 0;  // of recent tasks
 
-  std::vector<std::thread> threads_;  // touched by constructor and Shutdown
+  std::vector<std::thread> threads_;  // touched by constructor and destructor
 };
 
 }  // namespace skrull
