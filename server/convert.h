@@ -45,7 +45,9 @@ v1::Plan PlanToProto(const Plan& plan);
 absl::StatusOr<Plan> PlanFromProto(const v1::Plan& plan);
 
 // SHA-256, lower-case hexadecimal, of the deterministic serialization of `plan`
-// with its digest empty.
+// with its digest empty. The order of fields on the wire does not matter. Fields
+// that this version does not know count: they come last, as in the bytes of the
+// newer version that wrote them, so that both compute the same.
 std::string PlanDigest(const v1::Plan& plan);
 
 // SHA-256 of any bytes, lower-case hexadecimal.
