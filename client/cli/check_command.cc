@@ -77,7 +77,7 @@ absl::StatusOr<CheckInput> ReadCheckInput(const CheckFlags& flags) {
   const absl::StatusOr<std::string> text = ReadInput(flags.lengths_path);
   if (!text.ok()) return text.status();
   absl::StatusOr<std::vector<int64_t>> lengths =
-      ParseLengths(*text, flags.lengths_path);
+      ParseLengths(*text, InputName(flags.lengths_path));
   if (!lengths.ok()) return lengths.status();
   input.lengths = *std::move(lengths);
   absl::StatusOr<std::vector<PlanLine>> lines = ReadPlans(flags.plan_path);

@@ -30,8 +30,12 @@ absl::StatusOr<std::string> ReadAll(std::FILE* file, const std::string& name) {
 
 }  // namespace
 
+std::string InputName(const std::string& path) {
+  return path == "-" ? "standard input" : path;
+}
+
 absl::StatusOr<std::string> ReadInput(const std::string& path) {
-  if (path == "-") return ReadAll(stdin, "standard input");
+  if (path == "-") return ReadAll(stdin, InputName(path));
   const File file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (file == nullptr) {
     return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));

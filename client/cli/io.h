@@ -20,6 +20,9 @@ inline constexpr int kExitUsage = 2;    // usage, or an input that is unreadable
 // UNKNOWN naming the file and the system's reason.
 absl::StatusOr<std::string> ReadInput(const std::string& path);
 
+// What messages call an input: its path, or "standard input".
+std::string InputName(const std::string& path);
+
 // Writes `text` to the standard output. False if it cannot be written.
 bool WriteOutput(const std::string& text);
 

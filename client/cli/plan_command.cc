@@ -52,6 +52,9 @@ absl::StatusOr<std::string> ReadJobSpec(const std::string& path) {
 
 // What the flags ask for. Errors: usage, or an input that cannot be read.
 absl::StatusOr<std::unique_ptr<PlanSource>> OpenSource(PlanFlags flags) {
+  if (flags.job.empty() && flags.job_spec_path.empty()) {
+    return absl::InvalidArgumentError("give --job-spec or --job");
+  }
   if (!flags.offline && flags.server.address.empty()) {
     flags.server.address = ServerFromEnvironment();
   }
@@ -94,7 +97,8 @@ int RunPlan(const PlanFlags& flags) {
   }
   const absl::StatusOr<std::string> text = ReadInput(flags.lengths_path);
   const absl::StatusOr<std::vector<int64_t>> lengths =
-      text.ok() ? ParseLengths(*text, flags.lengths_path) : text.status();
+      text.ok() ? ParseLengths(*text, InputName(flags.lengths_path))
+                : text.status();
   if (!lengths.ok()) {
     PrintError(std::string(lengths.status().message()));
     return kExitUsage;
@@ -134,13 +138,15 @@ void AddPlanCommand(CLI::App& app, int* exit_code) {
       "is committed. With --job: for a registered job; each plan is committed "
       "under its step.");
   const auto flags = std::make_shared<PlanFlags>();
-  CLI::Option_group* job = command->add_option_group("Job", "One of:");
-  job->add_option("--job-spec", flags->job_spec_path,
-                  "Text form of skrull.v1.JobSpec")
-      ->type_name("FILE");
-  job->add_option("--job", flags->job, "Name of a registered job")
-      ->type_name("NAME");
-  job->require_option(1);
+  CLI::Option* spec = command
+                          ->add_option("--job-spec", flags->job_spec_path,
+                                       "Text form of skrull.v1.JobSpec")
+                          ->type_name("FILE");
+  command
+      ->add_option("--job", flags->job,
+                   "Name of a registered job; this or --job-spec is required")
+      ->type_name("NAME")
+      ->excludes(spec);
   command
       ->add_option("--lengths", flags->lengths_path,
                    "Sequence lengths: one integer a line, or JSON Lines with "
