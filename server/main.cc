@@ -4,6 +4,7 @@
 // wrong options.
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -31,7 +32,16 @@ int Fail(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
+// A connection a rank needs more files than the soft limit usually allows.
+void RaiseFileLimit() {
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int Run(const ServerOptions& options) {
+  RaiseFileLimit();
   // Before any thread starts, so that all of them inherit it.
   sigset_t signals;
   sigemptyset(&signals);
