@@ -11,7 +11,7 @@ namespace {
 
 std::string ErrorText(sqlite3* db, int result) {
   if ((result & 0xff) == SQLITE_BUSY) {
-    return "in use by another process (one daemon at a time may hold it)";
+    return "locked by another process";
   }
   std::string text = sqlite3_errmsg(db);
   if ((result & 0xff) == SQLITE_CANTOPEN && sqlite3_system_errno(db) != 0) {

@@ -1,11 +1,16 @@
 #include "skrull/server/sqlite_schema.h"
 
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace skrull {
 namespace {
 
-// How long a start waits for another daemon on the same file to let go of it.
+// How long a statement waits for a tool that has the file locked. No daemon
+// has.
 constexpr int kBusyMilliseconds = 2000;
 
 // Steps of a job are of two kinds, planned (1) and only reported (0); each has
@@ -108,19 +113,30 @@ absl::Status MakeTables(SqliteDatabase* database) {
 
 }  // namespace
 
-absl::StatusOr<SqliteDatabase> OpenStoreDatabase(const std::string& path) {
+absl::StatusOr<StoreDatabase> OpenStoreDatabase(const std::string& path) {
+  // Daemons that name the file differently must meet at one lock.
+  std::error_code error;
+  const std::filesystem::path file =
+      std::filesystem::weakly_canonical(path, error);
+  if (error) return StoreFailed(path, error.message());
+  if (std::filesystem::is_directory(file, error)) {
+    return StoreFailed(path, "a directory");
+  }
+  absl::StatusOr<FileLock> lock = FileLock::Acquire(file.string() + "-lock");
+  if (absl::IsFailedPrecondition(lock.status())) {
+    return StoreFailed(path, "another daemon holds it");
+  }
+  if (!lock.ok())
+    return StoreFailed(path, std::string(lock.status().message()));
   absl::StatusOr<SqliteDatabase> database =
       SqliteDatabase::Open(path, kBusyMilliseconds);
   if (!database.ok()) return database.status();
-  // From the first read on, nobody else gets the file.
-  absl::Status status = database->Execute("PRAGMA locking_mode = EXCLUSIVE");
-  if (!status.ok()) return status;
   absl::StatusOr<bool> is_new = CheckFile(&*database);
   if (!is_new.ok()) return is_new.status();
-  status = KeepLog(&*database);
+  absl::Status status = KeepLog(&*database);
   if (status.ok() && *is_new) status = MakeTables(&*database);
   if (!status.ok()) return status;
-  return database;
+  return StoreDatabase{*std::move(lock), *std::move(database)};
 }
 
 }  // namespace skrull

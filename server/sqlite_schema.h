@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "skrull/server/file_lock.h"
 #include "skrull/server/sqlite.h"
 
 namespace skrull {
@@ -18,13 +19,20 @@ inline constexpr int64_t kStoreSchemaVersion = 1;
 // The file's application_id: "skrl".
 inline constexpr int64_t kStoreApplicationId = 0x736b726c;
 
+// An open store file. The lock outlives the connection.
+struct StoreDatabase {
+  FileLock lock;
+  SqliteDatabase database;
+};
+
 // Opens the store's database, making the file and its tables when missing, and
-// checks all of it: O(file size). The connection holds the file's lock as long
-// as it lives, and syncs every commit. Errors: kStoreFailed naming the path
-// when the file cannot be opened or written, is held by another process, is
-// corrupt, is not a store, or was written by a newer version; its contents are
-// then left alone.
-absl::StatusOr<SqliteDatabase> OpenStoreDatabase(const std::string& path);
+// checks all of it: O(file size). It is the only one to do so as long as the
+// lock lives, which is that of a file beside it, "<path>-lock"; tools may read
+// the database meanwhile. The connection syncs every commit. Errors:
+// kStoreFailed naming the path when the file cannot be opened or written, is
+// held by another daemon, is corrupt, is not a store, or was written by a newer
+// version; its contents are then left alone.
+absl::StatusOr<StoreDatabase> OpenStoreDatabase(const std::string& path);
 
 }  // namespace skrull
 

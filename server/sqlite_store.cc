@@ -26,9 +26,10 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(
     const std::string& path) {
   std::unique_ptr<SqliteStore> store(new SqliteStore);
   MutexLock lock(&store->mutex_);
-  absl::StatusOr<SqliteDatabase> database = OpenStoreDatabase(path);
-  if (!database.ok()) return database.status();
-  store->database_ = *std::move(database);
+  absl::StatusOr<StoreDatabase> opened = OpenStoreDatabase(path);
+  if (!opened.ok()) return opened.status();
+  store->lock_ = std::move(opened->lock);
+  store->database_ = std::move(opened->database);
   absl::Status status = store->PrepareStatements();
   if (!status.ok()) return status;
   return store;

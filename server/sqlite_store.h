@@ -5,9 +5,8 @@
 // once, but a power failure may take the last ones: thousands of ranks report
 // each step, and losing a report loses no agreement.
 //
-// The file is locked for the store's lifetime: while it is open nobody else,
-// backup tools included, can open it. Copy it while no daemon runs, together
-// with its -wal file if there is one.
+// One daemon at a time may hold the file; tools may read it meanwhile, so that
+// `sqlite3 PATH ".backup COPY"` makes a consistent copy.
 #ifndef SKRULL_SERVER_SQLITE_STORE_H_
 #define SKRULL_SERVER_SQLITE_STORE_H_
 
@@ -17,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "skrull/server/file_lock.h"
 #include "skrull/server/mutex.h"
 #include "skrull/server/sqlite.h"
 #include "skrull/server/store.h"
@@ -84,8 +84,10 @@ class SqliteStore final : public Store {
                            const v1::StepReport& report, int64_t kept_steps)
       SKRULL_REQUIRES(mutex_);
 
+  // Each is destroyed before what is declared above it: statements, connection,
+  // lock.
   Mutex mutex_;
-  // The statements are declared after, hence destroyed before, the database.
+  FileLock lock_ SKRULL_GUARDED_BY(mutex_);
   SqliteDatabase database_ SKRULL_GUARDED_BY(mutex_);
   SqliteStatement count_jobs_ SKRULL_GUARDED_BY(mutex_);
   SqliteStatement insert_job_ SKRULL_GUARDED_BY(mutex_);

@@ -216,28 +216,52 @@ TEST_CASE("SqliteStore: a second daemon is refused while one holds the file",
   StoreDir dir;
   std::unique_ptr<Store> first = MustOpen(dir.uri());
   CHECK_THAT(OpenRefusal(dir.uri()),
-             Contains(dir.file()) && Contains("in use by another"));
+             Contains(dir.file()) && Contains("another daemon holds it"));
   CHECK(InChild([&] { return OpenStore(dir.uri()).ok() ? 0 : 9; }) == 9);
+  // By any name.
+  const std::filesystem::path link = dir.path() / "link.db";
+  std::filesystem::create_symlink(dir.file(), link);
+  CHECK_THAT(OpenRefusal("sqlite:" + link.string()),
+             Contains("another daemon holds it"));
   Fill(*first);
   CheckFilled(*first);
   first.reset();
-  CheckFilled(*MustOpen(dir.uri()));
+  CheckFilled(*MustOpen("sqlite:" + link.string()));
+}
+
+TEST_CASE("SqliteStore: tools may read and back up while a daemon runs",
+          "[server][store][sqlite]") {
+  StoreDir dir;
+  const std::unique_ptr<Store> store = MustOpen(dir.uri());
+  Fill(*store);
+  const std::string copy = (dir.path() / "copy.db").string();
+  RunSql(dir.file(), "VACUUM INTO '" + copy + "'");
+  REQUIRE(store->Commit(PlanOf("run", 2, 20), 1000).ok());
+  CheckFilled(*MustOpen("sqlite:" + copy));
 }
 
 TEST_CASE("SqliteStore: a path that is a directory or in none is refused",
           "[server][store][sqlite]") {
   StoreDir dir;
   CHECK_THAT(OpenRefusal("sqlite:" + dir.path().string()),
-             Contains(dir.path().string()) && Contains("unable to open"));
+             Contains(dir.path().string()) && Contains("a directory"));
+  CHECK(!std::filesystem::exists(dir.path().string() + "-lock"));
   const std::string lost = (dir.path() / "none" / "skrull.db").string();
   CHECK_THAT(OpenRefusal("sqlite:" + lost),
              Contains(lost) && Contains("No such file or directory"));
+  const std::string below = dir.file() + "/skrull.db";
+  WriteAll(dir.file(), "a file");
+  CHECK_THAT(OpenRefusal("sqlite:" + below),
+             Contains(below) && Contains("Not a directory"));
 }
 
 TEST_CASE("SqliteStore: a file it may not write is refused",
           "[server][store][sqlite]") {
   StoreDir dir;
   Fill(*MustOpen(dir.uri()));
+  const auto allow = [](const std::string& path, unsigned mode) {
+    std::filesystem::permissions(path, std::filesystem::perms{mode});
+  };
   // Root may write anything, so the child becomes somebody else.
   const auto refused = [&](const char* problem) {
     const int code = InChild([&] {
@@ -249,12 +273,15 @@ TEST_CASE("SqliteStore: a file it may not write is refused",
     });
     CHECK(code == 0);
   };
-  std::filesystem::permissions(dir.path(), std::filesystem::perms{0755});
-  std::filesystem::permissions(dir.file(), std::filesystem::perms{0444});
+  allow(dir.path(), 0755);
+  allow(dir.file() + "-lock", 0);
+  refused("-lock: Permission denied");
+  allow(dir.file() + "-lock", 0666);
+  allow(dir.file(), 0444);
   refused("not writable");
-  std::filesystem::permissions(dir.file(), std::filesystem::perms{0});
-  refused("Permission denied");
-  std::filesystem::permissions(dir.file(), std::filesystem::perms{0644});
+  allow(dir.file(), 0);
+  refused("unable to open database file: Permission denied");
+  allow(dir.file(), 0644);
   CheckFilled(*MustOpen(dir.uri()));
 }
 
