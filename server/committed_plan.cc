@@ -15,14 +15,21 @@ namespace skrull {
 CommittedPlan::CommittedPlan(Plan plan, std::string digest, PlanRecord record)
     : plan_(std::move(plan)),
       digest_(std::move(digest)),
-      record_(std::move(record)) {
-  for (const MicroBatchPlan& micro_batch : plan_.micro_batches) {
-    token_count_ += micro_batch.token_count;
-    first_degree_.push_back(static_cast<int32_t>(degrees_.size()));
+      record_(std::move(record)) {}
+
+void CommittedPlan::Prepare() const {
+  std::call_once(prepared_, [this] { index_ = MakeIndex(plan_); });
+}
+
+CommittedPlan::Index CommittedPlan::MakeIndex(const Plan& plan) {
+  Index index;
+  for (const MicroBatchPlan& micro_batch : plan.micro_batches) {
+    index.token_count += micro_batch.token_count;
+    index.first_degree.push_back(static_cast<int32_t>(index.degrees.size()));
     const std::vector<SequencePlacement>& placements = micro_batch.placements;
-    const size_t base = order_.size();
-    order_.resize(base + placements.size());
-    const std::span<int32_t> order = std::span(order_).subspan(base);
+    const size_t base = index.order.size();
+    index.order.resize(base + placements.size());
+    const std::span<int32_t> order = std::span(index.order).subspan(base);
     std::iota(order.begin(), order.end(), 0);
     std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
       const SequencePlacement& x = placements[static_cast<size_t>(a)];
@@ -33,19 +40,20 @@ CommittedPlan::CommittedPlan(Plan plan, std::string digest, PlanRecord record)
     for (size_t i = 0; i < order.size(); ++i) {
       const Block block = placements[static_cast<size_t>(order[i])].block();
       const bool first = i == 0;
-      if (first || degrees_.back().degree != block.degree) {
-        const auto at = static_cast<int32_t>(groups_.size());
-        degrees_.push_back({block.degree, at, at});
+      if (first || index.degrees.back().degree != block.degree) {
+        const auto at = static_cast<int32_t>(index.groups.size());
+        index.degrees.push_back({block.degree, at, at});
       }
-      if (first || groups_.back().block != block) {
+      if (first || index.groups.back().block != block) {
         const auto at = static_cast<int32_t>(base + i);
-        groups_.push_back({block, at, at});
-        ++degrees_.back().end;
+        index.groups.push_back({block, at, at});
+        ++index.degrees.back().end;
       }
-      ++groups_.back().end;
+      ++index.groups.back().end;
     }
   }
-  first_degree_.push_back(static_cast<int32_t>(degrees_.size()));
+  index.first_degree.push_back(static_cast<int32_t>(index.degrees.size()));
+  return index;
 }
 
 std::shared_ptr<const CommittedPlan> CommittedPlan::Make(Plan plan,
@@ -74,16 +82,19 @@ absl::StatusOr<std::shared_ptr<const CommittedPlan>> CommittedPlan::Decode(
 }
 
 int64_t CommittedPlan::size_bytes() const {
-  const size_t bytes =
-      sizeof *this + record_.plan.size() + record_.request_digest.size() +
-      order_.size() * (sizeof(SequencePlacement) + sizeof(int32_t)) +
-      groups_.size() * sizeof(Group) + degrees_.size() * sizeof(DegreeRun) +
-      first_degree_.size() * (sizeof(MicroBatchPlan) + sizeof(int32_t)) +
-      plan_.blocks.size() * sizeof(Block);
+  // A placement is held encoded, decoded and in the index.
+  size_t bytes = sizeof *this + record_.plan.size() +
+                 plan_.blocks.size() * (sizeof(Block) + sizeof(Group));
+  for (const MicroBatchPlan& micro_batch : plan_.micro_batches) {
+    bytes +=
+        sizeof micro_batch + micro_batch.placements.size() *
+                                 (sizeof(SequencePlacement) + sizeof(int32_t));
+  }
   return static_cast<int64_t>(bytes);
 }
 
 RankPlan CommittedPlan::Share(int32_t rank) const {
+  Prepare();
   RankPlan out{.job = plan_.key.job,
                .step = plan_.key.step,
                .attempt = plan_.key.attempt,
@@ -91,7 +102,7 @@ RankPlan CommittedPlan::Share(int32_t rank) const {
                .rank = rank,
                .micro_batches = {},
                .blocks = plan_.blocks,
-               .batch_token_count = token_count_,
+               .batch_token_count = index_.token_count,
                .predicted_seconds = plan_.summary.predicted_seconds};
   out.micro_batches.reserve(plan_.micro_batches.size());
   std::vector<int32_t> positions;
@@ -99,18 +110,19 @@ RankPlan CommittedPlan::Share(int32_t rank) const {
   for (size_t i = 0; i < plan_.micro_batches.size(); ++i) {
     const MicroBatchPlan& micro_batch = plan_.micro_batches[i];
     positions.clear();
-    for (int32_t d = first_degree_[i]; d < first_degree_[i + 1]; ++d) {
-      const DegreeRun& run = degrees_[static_cast<size_t>(d)];
-      const auto begin = groups_.begin() + run.begin;
-      const auto end = groups_.begin() + run.end;
+    for (int32_t d = index_.first_degree[i]; d < index_.first_degree[i + 1];
+         ++d) {
+      const DegreeRun& run = index_.degrees[static_cast<size_t>(d)];
+      const auto begin = index_.groups.begin() + run.begin;
+      const auto end = index_.groups.begin() + run.end;
       auto group = std::upper_bound(
           begin, end, rank,
           [](int32_t r, const Group& g) { return r < g.block.first_rank; });
       if (group == begin) continue;
       --group;
       if (rank >= group->block.first_rank + group->block.degree) continue;
-      positions.insert(positions.end(), order_.begin() + group->begin,
-                       order_.begin() + group->end);
+      positions.insert(positions.end(), index_.order.begin() + group->begin,
+                       index_.order.begin() + group->end);
     }
     // Placement order fixes the rows' order; RankSegments puts local ones
     // first.
@@ -126,7 +138,7 @@ RankPlan CommittedPlan::Share(int32_t rank) const {
       share.row_count += segment.rows();
     }
     share.token_weight = static_cast<double>(share.row_count) /
-                         static_cast<double>(token_count_);
+                         static_cast<double>(index_.token_count);
     out.micro_batches.push_back(std::move(share));
   }
   return out;

@@ -1,11 +1,13 @@
 // A plan as the daemon hands it out: its bytes, and the shares of its ranks.
 //
-// Immutable once made; safe to share between threads.
+// Immutable once made, but for an index that is built once, when it is first
+// needed; safe to share between threads.
 #ifndef SKRULL_SERVER_COMMITTED_PLAN_H_
 #define SKRULL_SERVER_COMMITTED_PLAN_H_
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -18,7 +20,7 @@ namespace skrull {
 
 class CommittedPlan {
  public:
-  // A plan with its digest and the record that holds its bytes. O(K log K).
+  // A plan with its digest and the record that holds its bytes.
   static std::shared_ptr<const CommittedPlan> Make(Plan plan,
                                                    std::string digest,
                                                    PlanRecord record);
@@ -35,20 +37,23 @@ class CommittedPlan {
   // Approximate memory, bytes.
   int64_t size_bytes() const;
 
+  // Builds the index of Share now, if nothing has. O(K log K).
+  void Prepare() const;
+
   // Equal to MakeRankPlan(plan(), digest(), rank), at a cost that does not grow
-  // with the other ranks' work: O(the rank's segments + micro-batches * log K).
-  // REQUIRES: rank >= 0.
+  // with the other ranks' work: O(the rank's segments + micro-batches * log K),
+  // once prepared. REQUIRES: rank >= 0.
   RankPlan Share(int32_t rank) const;
 
  private:
-  // Placements of one micro-batch that share a block: `order_` holds their
+  // Placements of one micro-batch that share a block: `order` holds their
   // positions in placement order, in [begin, end).
   struct Group {
     Block block;
     int32_t begin;
     int32_t end;
   };
-  // Groups of one micro-batch with one degree, by first_rank: `groups_`
+  // Groups of one micro-batch with one degree, by first_rank: `groups`
   // [begin, end). Blocks of one degree never overlap.
   struct DegreeRun {
     int32_t degree;
@@ -56,16 +61,22 @@ class CommittedPlan {
     int32_t end;
   };
 
+  struct Index {
+    int64_t token_count = 0;            // of the whole batch
+    std::vector<int32_t> order;         // placements by (micro-batch, block)
+    std::vector<Group> groups;          // by (micro-batch, degree, first_rank)
+    std::vector<DegreeRun> degrees;     // by (micro-batch, degree)
+    std::vector<int32_t> first_degree;  // per micro-batch, into degrees; + 1
+  };
+
   CommittedPlan(Plan plan, std::string digest, PlanRecord record);
+  static Index MakeIndex(const Plan& plan);
 
   const Plan plan_;
   const std::string digest_;
   const PlanRecord record_;
-  int64_t token_count_ = 0;            // of the whole batch
-  std::vector<int32_t> order_;         // placements by (micro-batch, block)
-  std::vector<Group> groups_;          // by (micro-batch, degree, first_rank)
-  std::vector<DegreeRun> degrees_;     // by (micro-batch, degree)
-  std::vector<int32_t> first_degree_;  // per micro-batch, into degrees_; + 1
+  mutable std::once_flag prepared_;
+  mutable Index index_;  // written under prepared_
 };
 
 }  // namespace skrull

@@ -53,6 +53,7 @@ void PlanDirectory::Publish(const StepKey& key,
     Insert(key, plan);
     waits = TakeAll(key);
   }
+  if (waits.empty()) executor_([plan] { plan->Prepare(); });
   for (size_t begin = 0; begin < waits.size(); begin += kAnswersPerTask) {
     const size_t end = std::min(waits.size(), begin + kAnswersPerTask);
     Waits part(waits.begin() + static_cast<ptrdiff_t>(begin),
