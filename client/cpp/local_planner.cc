@@ -30,11 +30,12 @@ absl::Status CheckKey(const LocalBatch& batch) {
     if (!name.ok()) return name;
   }
   if (batch.step < 0) {
-    return FieldError("step", absl::StrCat(batch.step, ", at least 0"));
+    return FieldError("step",
+                      absl::StrCat("must be at least 0, is ", batch.step));
   }
   if (batch.attempt < 0 || batch.attempt > kMaxAttempt) {
-    return FieldError(
-        "attempt", absl::StrCat(batch.attempt, ", must be 0 .. ", kMaxAttempt));
+    return FieldError("attempt", absl::StrCat("must be in 0 .. ", kMaxAttempt,
+                                              ", is ", batch.attempt));
   }
   return absl::OkStatus();
 }
@@ -72,7 +73,8 @@ absl::StatusOr<std::unique_ptr<LocalPlanner>> LocalPlanner::Create(
     const std::string& job_spec_text, int64_t calibration_epoch) {
   if (calibration_epoch < 0) {
     return client_internal::InvalidField(
-        "calibration_epoch", absl::StrCat(calibration_epoch, ", at least 0"));
+        "calibration_epoch",
+        absl::StrCat("must be at least 0, is ", calibration_epoch));
   }
   absl::StatusOr<v1::JobSpec> spec = ParseJobSpecText(job_spec_text);
   if (!spec.ok()) return AsClientError(spec.status());

@@ -34,8 +34,8 @@ absl::StatusOr<std::vector<SequencePlacement>> PlacementsFromWire(
 
 absl::StatusOr<RankPlan> RankPlanOf(const PlanResult& plan, int32_t rank) {
   if (rank < 0) {
-    return client_internal::InvalidField("rank",
-                                         absl::StrCat(rank, ", at least 0"));
+    return client_internal::InvalidField(
+        "rank", absl::StrCat("must be at least 0, is ", rank));
   }
   v1::Plan wire;
   if (!wire.ParseFromString(plan.plan_bytes) || wire.micro_batches().empty()) {

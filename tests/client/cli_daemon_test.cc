@@ -48,7 +48,9 @@ TEST_CASE("skrullctl plan: $SKRULL_SERVER is asked unless --offline",
       "--format", "json"};
   const std::map<std::string, std::string> dead = {
       {"SKRULL_SERVER", "127.0.0.1:1"}};
-  const CliResult asked = RunCli(plan, "1\n", dead);
+  std::vector<std::string> brief = plan;
+  brief.insert(brief.end(), {"--timeout", "1"});
+  const CliResult asked = RunCli(brief, "1\n", dead);
   CHECK(asked.exit_code == 1);
   CHECK(nlohmann::json::parse(asked.out)["error"]["code"] == "UNAVAILABLE");
   std::vector<std::string> offline = plan;
@@ -144,7 +146,7 @@ TEST_CASE("skrullctl: a dead daemon answers every batch, and ends",
           "[cli][daemon]") {
   const CliResult result =
       RunCli({"plan", "--job", "run7", "--lengths", "-", "--batch-size", "1",
-              "--format", "json", "--server", "127.0.0.1:1"},
+              "--format", "json", "--server", "127.0.0.1:1", "--timeout", "1"},
              "1\n2\n3\n");
   CHECK(result.exit_code == 1);
   const auto lines = Lines(result.out);

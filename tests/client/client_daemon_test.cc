@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <memory>
+#include <thread>
 
 #include "skrull/client/local_planner.h"
 #include "skrull/client/planner_client.h"
@@ -177,7 +178,7 @@ TEST_CASE("PlannerClient: survives a daemon that is killed and restarted",
       REQUIRE((*stream)->Send(step, LengthsOf(step)).ok());
     }
     daemon = std::make_unique<Daemon>(
-        std::vector<std::string>{store, "--listen=" + address});
+        std::vector<std::string>{store, "--listen_address=" + address});
 
     const absl::StatusOr<PlanResult> after = client->PlanBatch(
         {.job = "run7", .step = round, .lengths = LengthsOf(round)},
@@ -215,7 +216,7 @@ TEST_CASE("PlannerClient: waits through a restart that is under way",
     status = client->GetJob("run7", {.timeout = seconds(60)}).status();
   });
   daemon = std::make_unique<Daemon>(
-      std::vector<std::string>{store, "--listen=" + address});
+      std::vector<std::string>{store, "--listen_address=" + address});
   caller.join();
   INFO(status);
   CHECK(status.ok());

@@ -38,8 +38,9 @@ absl::Status ForkedError() {
 absl::Status CheckRange(const char* field, milliseconds value, milliseconds low,
                         milliseconds high) {
   if (value >= low && value <= high) return absl::OkStatus();
-  return InvalidField(field, absl::StrCat(value.count(), " ms, must be ",
-                                          low.count(), " .. ", high.count()));
+  return InvalidField(
+      field, absl::StrCat("must be in ", low.count(), " .. ", high.count(),
+                          " ms, is ", value.count()));
 }
 
 absl::Status CheckOptions(const ClientOptions& options) {
@@ -62,8 +63,8 @@ absl::Status CheckOptions(const ClientOptions& options) {
   if (options.prefetch_depth < 1 ||
       options.prefetch_depth > kMaxPrefetchDepth) {
     return InvalidField("prefetch_depth",
-                        absl::StrCat(options.prefetch_depth, ", must be 1 .. ",
-                                     kMaxPrefetchDepth));
+                        absl::StrCat("must be in 1 .. ", kMaxPrefetchDepth,
+                                     ", is ", options.prefetch_depth));
   }
   return absl::OkStatus();
 }
