@@ -126,7 +126,7 @@ TEST_CASE("Exhaustive: every small batch on one group or two",
                           lengths.end());
               ++instances;
               double optimum = testing::kNoPlan;
-              if (lengths.size() <= 4 || instances % 17 == 0) {
+              if (lengths.size() <= 4 || instances % 53 == 0) {
                 ++solved;
                 optimum = BestGroupSeconds(spec, lengths);
               }

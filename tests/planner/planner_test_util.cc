@@ -263,13 +263,14 @@ std::string ToText(const Plan& plan) {
     for (const SequencePlacement& p : mb.placements) {
       out << "  sequence " << p.sequence << ": " << p.token_count
           << (p.degree == 1 ? " on rank " : " over ranks ") << p.first_rank;
-      if (p.degree > 1) out << " .. " << p.first_rank + p.degree - 1;
+      if (p.degree > 1) out << " .. " << int64_t{p.first_rank} + p.degree - 1;
       out << "\n";
     }
   }
   out << "blocks";
   for (const Block& b : plan.blocks) {
-    out << " [" << b.first_rank << " .. " << b.first_rank + b.degree - 1 << "]";
+    out << " [" << b.first_rank << " .. "
+        << int64_t{b.first_rank} + b.degree - 1 << "]";
   }
   const PlanSummary& s = plan.summary;
   out << "\npredicted " << Number(s.predicted_seconds) << " s, lower bound "
