@@ -158,9 +158,10 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Create(
 Connection::Connection(const ClientOptions& options, pid_t owner)
     : options_(options),
       owner_(owner),
-      stub_(v1::PlannerService::NewStub(grpc::CreateCustomChannel(
-          options.address, grpc::InsecureChannelCredentials(),
-          ChannelArgumentsFor(options)))) {}
+      channel_(grpc::CreateCustomChannel(options.address,
+                                         grpc::InsecureChannelCredentials(),
+                                         ChannelArgumentsFor(options))),
+      stub_(v1::PlannerService::NewStub(channel_)) {}
 
 absl::Status Connection::CheckProcess() const {
   return ::getpid() == owner_ ? absl::OkStatus() : ForkedError();
@@ -173,6 +174,15 @@ absl::StatusOr<SteadyTime> Connection::Deadline(
       CheckRange("timeout", wanted, milliseconds(1), kMaxTimeout);
   if (!status.ok()) return status;
   return std::chrono::steady_clock::now() + wanted;
+}
+
+bool Connection::IsConnected() {
+  return channel_->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY;
+}
+
+bool Connection::WaitConnected(SteadyTime until) {
+  return channel_->WaitForConnected(std::chrono::system_clock::now() +
+                                    (until - std::chrono::steady_clock::now()));
 }
 
 absl::Status Connection::Call(
@@ -203,7 +213,11 @@ absl::Status Connection::Call(
     }
     const SteadyTime retry = now + std::max(*delay, backoff.Next());
     if (retry >= deadline) return status;
-    std::this_thread::sleep_until(retry);
+    if (IsConnected()) {
+      std::this_thread::sleep_until(retry);
+    } else {
+      WaitConnected(retry);
+    }
   }
 }
 

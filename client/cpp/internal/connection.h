@@ -78,11 +78,20 @@ class Connection {
       const std::string& name, SteadyTime deadline,
       const std::function<grpc::Status(grpc::ClientContext*)>& attempt);
 
+  // True while connected. Asks for a connection when there is none.
+  bool IsConnected();
+
+  // Waits for a connection; false when there is none by `until`. The wait does
+  // gRPC's input and output: without a thread in it, or in a call, nothing
+  // would complete an attempt to connect.
+  bool WaitConnected(SteadyTime until);
+
  private:
   Connection(const ClientOptions& options, pid_t owner);
 
   const ClientOptions options_;
   const pid_t owner_;
+  const std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::PlannerService::Stub> stub_;
 };
 

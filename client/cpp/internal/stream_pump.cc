@@ -126,10 +126,24 @@ void PlanStream::Impl::ReadLoop() {
     }
     Recover(status);
     changed_.notify_all();
-    const SteadyTime again =
-        Now() + std::max(backoff.Next(), RetryDelay(status).value_or(
-                                             std::chrono::milliseconds(0)));
-    while (!closed_ && Now() < again) changed_.wait_until(lock, again);
+    WaitToReopen(lock, Now() + std::max(backoff.Next(),
+                                        RetryDelay(status).value_or(
+                                            std::chrono::milliseconds(0))));
+  }
+}
+
+void PlanStream::Impl::WaitToReopen(Lock& lock, SteadyTime until) {
+  constexpr std::chrono::milliseconds kSlice(50);  // between looks at closed_
+  while (!closed_ && Now() < until) {
+    if (connection_->IsConnected()) {
+      changed_.wait_until(lock, until);
+      continue;
+    }
+    lock.unlock();
+    const bool connected =
+        connection_->WaitConnected(std::min(until, Now() + kSlice));
+    lock.lock();
+    if (connected) return;
   }
 }
 

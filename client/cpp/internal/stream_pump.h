@@ -61,6 +61,9 @@ class PlanStream::Impl {
   // Opens a stream, reads it to its end and returns how it ended. `lock` is
   // released meanwhile.
   absl::Status RunStream(Lock& lock);
+  // Waits between two streams: until `until`, or until a lost connection
+  // stands again.
+  void WaitToReopen(Lock& lock, client_internal::SteadyTime until);
 
   // The following run under mutex_.
 
