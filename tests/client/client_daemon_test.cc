@@ -200,6 +200,29 @@ TEST_CASE("PlannerClient: survives a daemon that is killed and restarted",
   }
 }
 
+TEST_CASE("PlanStream: finds a restarted daemon without another call",
+          "[client][daemon]") {
+  const TempDir directory;
+  const std::string store =
+      "--store=sqlite:" + (directory.path() / "skrull.db").string();
+  auto daemon = std::make_unique<Daemon>(std::vector<std::string>{store});
+  const std::string address = daemon->address();
+  const auto client = ClientOf(address);
+  REQUIRE(client->CreateJob("run7", SpecText()).ok());
+  const auto stream = client->StreamPlans({.job = "run7"});
+  REQUIRE(stream.ok());
+  for (int64_t step = 0; step < 3; ++step) {
+    daemon->Kill();
+    REQUIRE((*stream)->Send(step, LengthsOf(step)).ok());
+    daemon = std::make_unique<Daemon>(
+        std::vector<std::string>{store, "--listen_address=" + address});
+    const absl::StatusOr<StreamedPlan> next = (*stream)->Next(seconds(5));
+    INFO(next.status());
+    REQUIRE(next.ok());
+    CHECK(next->plan.ok());
+  }
+}
+
 TEST_CASE("PlannerClient: waits through a restart that is under way",
           "[client][daemon]") {
   const TempDir directory;
