@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "skrull/planner/cost_model.h"
+#include "skrull/planner/layout.h"
 #include "skrull/tests/planner/planner_test_util.h"
 
 namespace skrull {
@@ -140,6 +141,102 @@ TEST_CASE("Dacp: without gathered K/V it places exactly what fits together",
     }
   }
   CHECK(tight > 3000);
+}
+
+// Alg. 1 with its corrections, by scans over plain vectors. Memory is tokens
+// alone. Ties go to the lower rank.
+struct PlainDacp {
+  explicit PlainDacp(const Run& run) : r(run) {
+    local.resize(static_cast<size_t>(r.placement->ranks()));
+  }
+
+  int64_t Load(size_t rank, int64_t more_sharded = 0) const {
+    int64_t load =
+        BlockRows(sharded + more_sharded, static_cast<int32_t>(local.size()),
+                  static_cast<int32_t>(rank));
+    for (const int32_t s : local[rank]) load += Length(s);
+    return load;
+  }
+  double Work(size_t rank) const {
+    double work = 0;
+    for (const int32_t s : local[rank]) work += r.work[static_cast<size_t>(s)];
+    return work;
+  }
+  int64_t Length(int32_t s) const { return r.lengths[static_cast<size_t>(s)]; }
+  bool Legal(int64_t more_sharded) const {
+    for (size_t i = 0; i < local.size(); ++i) {
+      if (Load(i, more_sharded) > r.job.bucket_size()) return false;
+    }
+    return true;
+  }
+
+  bool Place(int32_t s) {
+    while (true) {
+      size_t least = 0;
+      size_t emptiest = 0;
+      for (size_t i = 1; i < local.size(); ++i) {
+        if (Work(i) < Work(least)) least = i;
+        if (Load(i) < Load(emptiest)) emptiest = i;
+      }
+      for (const size_t rank : {least, emptiest}) {
+        if (Load(rank) + Length(s) > r.job.bucket_size()) continue;
+        local[rank].push_back(s);
+        return true;
+      }
+      if (local.size() > 1 && Legal(Length(s))) {
+        sharded += Length(s);
+        return true;
+      }
+      do {
+        int64_t most = -1;
+        size_t fullest = 0;
+        for (size_t i = 0; i < local.size(); ++i) {
+          if (!local[i].empty() && Load(i) > most) {
+            most = Load(i);
+            fullest = i;
+          }
+        }
+        if (most < 0) return false;
+        sharded += Length(local[fullest].front());
+        local[fullest].erase(local[fullest].begin());
+      } while (!Legal(0));
+    }
+  }
+
+  const Run& r;
+  std::vector<std::vector<int32_t>> local;
+  int64_t sharded = 0;
+};
+
+TEST_CASE("Dacp: equals the corrected listing done plainly",
+          "[planner][dacp]") {
+  testing::Random random(Catch::rngSeed());
+  CAPTURE(Catch::rngSeed());
+  for (int run = 0; run < 20000; ++run) {
+    const auto cp = static_cast<int32_t>(random.Between(2, 5));
+    const int64_t bucket = random.Between(10, 60);
+    std::vector<int64_t> lengths;
+    int64_t left = cp * bucket;
+    for (int64_t n = random.Between(1, 16); n > 0 && left > 0; --n) {
+      // Whole numbers of work, so that its sums are exact in any order.
+      lengths.push_back(random.Between(
+          1, std::min(left, random.Pick<int64_t>({5, bucket, 2 * bucket}))));
+      left -= lengths.back();
+    }
+    std::sort(lengths.begin(), lengths.end());
+    const Run result(UnitSpec(1, cp, bucket), lengths);
+    REQUIRE(result.verdict == DacpVerdict::kPlaced);
+    PlainDacp plain(result);
+    for (const int32_t s : result.sequences) REQUIRE(plain.Place(s));
+    std::vector<int32_t> ranks(lengths.size(), kSharded);
+    for (size_t i = 0; i < plain.local.size(); ++i) {
+      for (const int32_t s : plain.local[i]) {
+        ranks[static_cast<size_t>(s)] = static_cast<int32_t>(i);
+      }
+    }
+    CAPTURE(testing::ToText(lengths), cp, bucket);
+    REQUIRE(result.Ranks() == ranks);
+  }
 }
 
 TEST_CASE("Dacp: one sequence that fits is placed, with gathered K/V too",

@@ -223,6 +223,29 @@ TEST_CASE("Checker: the gather budget is held on every rank",
   }
 }
 
+TEST_CASE("Checker: a rank gathers for each of its blocks",
+          "[planner][checker]") {
+  JobSpec spec = UnitSpec(2, 2, 100);
+  spec.parallelism.block_scope = BlockScope::kPool;
+  spec.memory.bytes_per_token = 1;
+  spec.memory.gather_bytes_per_token = 1;
+  const std::vector<int64_t> lengths = {40, 20, 8};
+  Plan plan;
+  plan.micro_batches.resize(1);
+  plan.micro_batches[0].placements = {
+      {.sequence = 0, .token_count = 40, .first_rank = 0, .degree = 4},
+      {.sequence = 1, .token_count = 20, .first_rank = 2, .degree = 2},
+      {.sequence = 2, .token_count = 8, .first_rank = 3, .degree = 1}};
+  FinishPlan(MakeJob(spec), lengths, &plan);
+  // Rank 3: 10 + 10 + 8 rows, 60 gathered.
+  CHECK(CheckPlan(MakeJob(spec), lengths, plan) == absl::OkStatus());
+  spec.memory.gather_bytes_per_token = 1.25;
+  const absl::Status status = CheckPlan(MakeJob(spec), lengths, plan);
+  CHECK(std::string(status.message())
+            .find("micro-batch 0, rank 3: 28 tokens * 1 bytes + 60 gathered") !=
+        std::string::npos);
+}
+
 TEST_CASE("Checker: the sequence cap counts each DP rank a block touches",
           "[planner][checker]") {
   JobSpec spec = UnitSpec(3, 1, 100);
@@ -232,17 +255,18 @@ TEST_CASE("Checker: the sequence cap counts each DP rank a block touches",
   plan.micro_batches.resize(1);
   plan.micro_batches[0].placements = {
       {.sequence = 0, .token_count = 8, .first_rank = 0, .degree = 2},
-      {.sequence = 1, .token_count = 1, .first_rank = 0, .degree = 1},
+      {.sequence = 1, .token_count = 1, .first_rank = 1, .degree = 1},
       {.sequence = 2, .token_count = 1, .first_rank = 1, .degree = 1},
       {.sequence = 3, .token_count = 1, .first_rank = 2, .degree = 1},
       {.sequence = 4, .token_count = 9, .first_rank = 0, .degree = 3}};
   FinishPlan(MakeJob(spec), lengths, &plan);
-  spec.memory.max_sequences_per_micro_batch = 3;
+  // DP ranks hold 2, 4 and 2.
+  spec.memory.max_sequences_per_micro_batch = 4;
   CHECK(CheckPlan(MakeJob(spec), lengths, plan) == absl::OkStatus());
-  spec.memory.max_sequences_per_micro_batch = 2;
+  spec.memory.max_sequences_per_micro_batch = 3;
   const absl::Status status = CheckPlan(MakeJob(spec), lengths, plan);
   CHECK(status.message() ==
-        "sequence cap: micro-batch 0, DP rank 0: 3 sequences > 2, "
+        "sequence cap: micro-batch 0, DP rank 1: 4 sequences > 3, "
         "max_sequences_per_micro_batch");
 }
 
