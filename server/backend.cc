@@ -63,7 +63,6 @@ absl::StatusOr<std::unique_ptr<Backend>> Backend::Create(
       new Backend(options, std::move(store), clock, logger, metrics));
   const absl::Status status = backend->jobs_.LoadAll(*logger);
   if (!status.ok()) return status;
-  metrics->SetJobs(backend->jobs_.count());
   return backend;
 }
 
@@ -83,7 +82,7 @@ Backend::Backend(const ServerOptions& options, std::unique_ptr<Store> store,
             if (!queued.ok()) task();
           },
           clock, metrics),
-      jobs_(store_.get(),
+      jobs_(store_.get(), metrics,
             [this](const RegisteredJob& job) { plans_.EndJob(job); }),
       store_pool_("store", kStoreThreads,
                   kStoreQueue + options.max_waiting_calls, clock),
@@ -176,7 +175,6 @@ void Backend::CreateJob(
         if (!run.ok()) return done(run);
         const absl::StatusOr<JobRecord> record =
             jobs_.Create(wanted, **job, options_.max_jobs);
-        metrics_->SetJobs(jobs_.count());
         if (record.ok()) {
           logger_->Info("job_registered", {{"job", record->name},
                                            {"generation", record->generation}});
@@ -196,7 +194,6 @@ void Backend::DeleteJob(const v1::DeleteJobRequest& request,
        done](const absl::Status& run) {
         if (!run.ok()) return done(run);
         const absl::Status status = jobs_.Delete(name, generation);
-        metrics_->SetJobs(jobs_.count());
         if (status.ok()) logger_->Info("job_deleted", {{"job", name}});
         done(status);
       });

@@ -39,8 +39,8 @@ void RegisteredJob::SetEnded(const absl::Status& status) {
   while (writes_ > 0) written_.Wait(&mutex_);
 }
 
-JobDirectory::JobDirectory(JobStore* store, Observer on_end)
-    : store_(store), on_end_(std::move(on_end)) {}
+JobDirectory::JobDirectory(JobStore* store, Metrics* metrics, Observer on_end)
+    : store_(store), metrics_(metrics), on_end_(std::move(on_end)) {}
 
 absl::Status JobDirectory::LoadAll(const Logger& logger) {
   constexpr int64_t kPage = 1000;
@@ -136,12 +136,14 @@ void JobDirectory::Insert(const JobRecord& record, const Job& job) {
   auto registered = std::make_shared<RegisteredJob>(next_id_++, record, job);
   MutexLock lock(&mutex_);
   jobs_[record.name] = std::move(registered);
+  metrics_->SetJobs(static_cast<int64_t>(jobs_.size()));
 }
 
 void JobDirectory::Remove(const RegisteredJob& job) {
   {
     MutexLock lock(&mutex_);
     jobs_.erase(job.record().name);
+    metrics_->SetJobs(static_cast<int64_t>(jobs_.size()));
   }
   on_end_(job);
 }

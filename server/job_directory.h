@@ -21,6 +21,7 @@
 #include "skrull/planner/job.h"
 #include "skrull/server/job_store.h"
 #include "skrull/server/log.h"
+#include "skrull/server/metrics.h"
 #include "skrull/server/mutex.h"
 
 namespace skrull {
@@ -70,8 +71,8 @@ class JobDirectory {
   using Observer = std::function<void(const RegisteredJob&)>;
 
   // `on_end` is called after a job ended, so that whoever waits for it can be
-  // told. `store` must outlive the directory.
-  JobDirectory(JobStore* store, Observer on_end);
+  // told. `store` and `metrics` must outlive the directory.
+  JobDirectory(JobStore* store, Metrics* metrics, Observer on_end);
 
   // Reads all jobs of the store: once, before anything else. A job whose spec
   // is no longer valid is left out, with an error in the log. Blocks on
@@ -104,6 +105,7 @@ class JobDirectory {
       SKRULL_EXCLUDES(mutex_);
 
   JobStore* const store_;
+  Metrics* const metrics_;
   const Observer on_end_;
 
   // Held over a change of the store together with the change of jobs_; taken

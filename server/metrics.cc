@@ -209,8 +209,8 @@ void Metrics::CountStepReport(v1::StepOutcome outcome) {
   reports_[static_cast<size_t>(outcome - v1::StepOutcome_MIN)]->Increment();
 }
 
-void Metrics::SetQueueDepth(int64_t tasks) {
-  queue_depth_->Set(static_cast<double>(tasks));
+void Metrics::AddQueueDepth(int64_t tasks) {
+  queue_depth_->Increment(static_cast<double>(tasks));
 }
 void Metrics::SetJobs(int64_t jobs) { jobs_->Set(static_cast<double>(jobs)); }
 void Metrics::SetRankWaits(int64_t waits) {

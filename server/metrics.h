@@ -70,7 +70,7 @@ class Metrics {
   void CountCheckerRejection();
   void CountStepReport(v1::StepOutcome outcome);
 
-  void SetQueueDepth(int64_t tasks);
+  void AddQueueDepth(int64_t tasks);
   void SetJobs(int64_t jobs);
   void SetRankWaits(int64_t waits);
 

@@ -5,10 +5,13 @@
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/impl/server_builder_option.h"
+#include "grpcpp/impl/server_builder_plugin.h"
 #include "skrull/server/planner_service.h"
 #include "skrull/server/store.h"
 
@@ -29,6 +32,18 @@ int Milliseconds(double seconds) {
                                            std::numeric_limits<int>::max()));
 }
 
+// Linking gRPC's reflection adds it to every server; this takes it out again.
+class NoReflection : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>*
+                         plugins) override {
+    std::erase_if(*plugins, [](const auto& plugin) {
+      return plugin->name() == "proto_server_reflection";
+    });
+  }
+};
+
 void Configure(const ServerOptions& options, grpc::ServerBuilder* builder) {
   // Two daemons on one port would each see half of the calls.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -48,6 +63,9 @@ void Configure(const ServerOptions& options, grpc::ServerBuilder* builder) {
       std::min<int64_t>(kHardLimitFactor * options.max_request_bytes,
                         std::numeric_limits<int>::max())));
   builder->SetMaxSendMessageSize(-1);
+  if (!options.reflection) {
+    builder->SetOption(std::make_unique<NoReflection>());
+  }
 }
 
 }  // namespace
@@ -81,9 +99,7 @@ PlannerServer::~PlannerServer() { Stop(); }
 
 absl::Status PlannerServer::Start() {
   grpc::EnableDefaultHealthCheckService(true);
-  if (options_.reflection) {
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  }
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   service_ = std::make_unique<PlannerService>(backend_.get());
   grpc::ServerBuilder builder;
   Configure(options_, &builder);

@@ -33,15 +33,18 @@ void PlanningPool::Submit(const std::string& key,
     flight->plan = std::move(plan);
     flight->callers.push_back(std::move(caller));
   }
+  metrics_->AddQueueDepth(1);
   const absl::Status status = workers_.Submit(
       [this, flight](const absl::Status& run) { Run(flight, run); });
-  metrics_->SetQueueDepth(workers_.queued());
-  if (!status.ok()) Land(flight, status);
+  if (!status.ok()) {
+    metrics_->AddQueueDepth(-1);
+    Land(flight, status);
+  }
 }
 
 void PlanningPool::Run(const std::shared_ptr<Flight>& flight,
                        const absl::Status& status) {
-  metrics_->SetQueueDepth(workers_.queued());
+  metrics_->AddQueueDepth(-1);
   if (!status.ok()) {
     metrics_->CountDropped();
     Land(flight, status);

@@ -44,11 +44,6 @@ absl::Status WorkerPool::Submit(Task task) {
   return absl::OkStatus();
 }
 
-int64_t WorkerPool::queued() {
-  MutexLock lock(&mutex_);
-  return static_cast<int64_t>(queue_.size());
-}
-
 void WorkerPool::Close() {
   std::deque<Task> left;
   {

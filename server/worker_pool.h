@@ -38,9 +38,6 @@ class WorkerPool {
   //  - UNAVAILABLE, kDraining, after Close.
   absl::Status Submit(Task task) SKRULL_EXCLUDES(mutex_);
 
-  // Tasks that wait for a thread.
-  int64_t queued() SKRULL_EXCLUDES(mutex_);
-
   // Calls the tasks that still wait with kDraining and takes no more. Does not
   // wait for those that run. Idempotent.
   void Close() SKRULL_EXCLUDES(mutex_);

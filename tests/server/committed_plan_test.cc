@@ -1,0 +1,110 @@
+#include "skrull/server/committed_plan.h"
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "skrull/planner/error.h"
+#include "skrull/planner/planner.h"
+#include "skrull/server/convert.h"
+#include "skrull/server/log.h"
+
+namespace skrull {
+namespace {
+
+// A plan that uses any allowed block of the pool, as later policies do.
+Plan RandomPlan(BlockScope scope, PoolShape pool, std::mt19937_64* random) {
+  Plan plan;
+  plan.key = {"run", 3, 1};
+  std::vector<Block> blocks;
+  for (const int32_t degree : AllowedDegrees(scope, pool)) {
+    for (const Block block : AllowedBlocks(scope, pool, degree)) {
+      blocks.push_back(block);
+    }
+  }
+  int32_t sequence = 0;
+  const size_t micro_batches = 1 + (*random)() % 4;
+  for (size_t i = 0; i < micro_batches; ++i) {
+    MicroBatchPlan micro_batch;
+    const size_t count = (*random)() % 40;
+    for (size_t k = 0; k < count; ++k) {
+      const Block block = blocks[(*random)() % blocks.size()];
+      const auto tokens = static_cast<int32_t>(1 + (*random)() % 50);
+      micro_batch.placements.push_back(
+          {sequence++, tokens, block.first_rank, block.degree});
+      micro_batch.token_count += tokens;
+    }
+    plan.micro_batches.push_back(micro_batch);
+  }
+  return plan;
+}
+
+TEST_CASE("CommittedPlan: a share is what MakeRankPlan says, on any blocks",
+          "[server][committed_plan]") {
+  constexpr uint64_t kSeed = 7;
+  INFO("seed " << kSeed);
+  std::mt19937_64 random(kSeed);
+  for (const BlockScope scope :
+       {BlockScope::kGroup, BlockScope::kSubgroup, BlockScope::kPool}) {
+    for (const PoolShape pool :
+         {PoolShape{1, 1}, PoolShape{1, 8}, PoolShape{4, 4}, PoolShape{3, 6},
+          PoolShape{5, 3}}) {
+      for (int round = 0; round < 20; ++round) {
+        Plan plan = RandomPlan(scope, pool, &random);
+        if (plan.micro_batches[0].placements.empty()) continue;
+        const auto committed = CommittedPlan::Make(plan, "digest", {});
+        for (int32_t rank = 0; rank < pool.ranks() + 2; ++rank) {
+          INFO("rank " << rank << " of " << pool.dp_size << " x "
+                       << pool.cp_size);
+          REQUIRE(committed->Share(rank) == MakeRankPlan(plan, "digest", rank));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("CommittedPlan: decodes its own bytes and refuses others",
+          "[server][committed_plan]") {
+  JobSpec spec;
+  spec.model.hidden_size = 64;
+  spec.model.layer_count = 2;
+  spec.model.attention_head_count = 4;
+  spec.parallelism.cp_size = 4;
+  spec.memory.bucket_size_tokens = 100;
+  const absl::StatusOr<Job> job = Job::Create(spec);
+  REQUIRE(job.ok());
+  const std::vector<int64_t> lengths = {10, 350, 20, 30};
+  const absl::StatusOr<Plan> plan =
+      MakePlan(*job, lengths, PlanOptions{{"run", 3, 1}, std::nullopt, 0});
+  REQUIRE(plan.ok());
+  const v1::Plan message = PlanToProto(*plan);
+  PlanRecord record{.key = plan->key,
+                    .generation = 1,
+                    .request_digest = "r",
+                    .plan = CanonicalBytes(message)};
+  const auto decoded = CommittedPlan::Decode(record);
+  REQUIRE(decoded.ok());
+  CHECK((*decoded)->plan() == *plan);
+  CHECK((*decoded)->digest() == message.digest());
+  record.plan = "\xff not a plan";
+  const auto refused = CommittedPlan::Decode(record);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(GetErrorDetail(refused.status())->reason == ErrorReason::kInternal);
+  CHECK(std::string(refused.status().message()).find("step 3") !=
+        std::string::npos);
+}
+
+TEST_CASE("Log: a line cannot be forged by what it quotes", "[server][log]") {
+  const std::chrono::system_clock::time_point time(
+      std::chrono::microseconds(1'700'000'000'123'456));
+  CHECK(FormatLogLine(time, LogLevel::kInfo, "event",
+                      {{"plain", "a-1"}, {"count", 3}, {"empty", ""}}) ==
+        "2023-11-14T22:13:20.123456Z info event plain=a-1 count=3 "
+        "empty=\"\"\n");
+  CHECK(FormatLogLine(time, LogLevel::kError, "event",
+                      {{"text", "a b\" c=d\n2023 error x"}}) ==
+        "2023-11-14T22:13:20.123456Z error event "
+        "text=\"a b\\\" c=d\\n2023 error x\"\n");
+}
+
+}  // namespace
+}  // namespace skrull

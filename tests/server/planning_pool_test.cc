@@ -1,0 +1,206 @@
+#include "skrull/server/planning_pool.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <future>
+#include <latch>
+#include <stdexcept>
+#include <thread>
+
+#include "skrull/planner/error.h"
+
+namespace skrull {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr steady_clock::time_point kNever = steady_clock::time_point::max();
+
+ErrorReason ReasonOf(const absl::Status& status) {
+  return GetErrorDetail(status).value_or(ErrorDetail{}).reason;
+}
+
+// A caller whose answer can be waited for.
+struct TestCaller {
+  explicit TestCaller(steady_clock::time_point deadline = kNever)
+      : caller(std::make_shared<PlanCaller>(
+            deadline, [this](const PlanResult& result) {
+              ++answers;
+              promise.set_value(result.status());
+            })) {}
+
+  std::atomic<int> answers = 0;
+  std::promise<absl::Status> promise;
+  std::future<absl::Status> status = promise.get_future();
+  std::shared_ptr<PlanCaller> caller;
+};
+
+// Occupies the one thread of a pool from construction to Release.
+class Blocker {
+ public:
+  explicit Blocker(PlanningPool* pool) {
+    pool->Submit("", caller_.caller, [this]() -> PlanResult {
+      running_.count_down();
+      release_.wait();
+      return PlanAnswer();
+    });
+    running_.wait();
+  }
+  ~Blocker() { Release(); }
+  void Release() {
+    if (!released_.exchange(true)) release_.count_down();
+  }
+
+ private:
+  TestCaller caller_;
+  std::latch running_{1};
+  std::latch release_{1};
+  std::atomic<bool> released_ = false;
+};
+
+struct Fixture {
+  Metrics metrics;
+  PlanningPool pool{1, 4, Clock::Real(), &metrics};
+  std::atomic<int> planned = 0;
+
+  std::function<PlanResult()> Plan() {
+    return [this]() -> PlanResult {
+      ++planned;
+      return PlanAnswer();
+    };
+  }
+};
+
+TEST_CASE("PlanningPool: equal keys in progress are planned once",
+          "[server][planning_pool]") {
+  Fixture f;
+  Blocker blocker(&f.pool);
+  std::vector<std::unique_ptr<TestCaller>> callers;
+  for (int i = 0; i < 64; ++i) {
+    callers.push_back(std::make_unique<TestCaller>());
+    f.pool.Submit("key", callers.back()->caller, f.Plan());
+  }
+  TestCaller other;
+  f.pool.Submit("other", other.caller, f.Plan());
+  blocker.Release();
+  for (const auto& caller : callers) CHECK(caller->status.get().ok());
+  CHECK(other.status.get().ok());
+  CHECK(f.planned == 2);
+  // The flight has landed: the next request of its key is planned anew.
+  TestCaller later;
+  f.pool.Submit("key", later.caller, f.Plan());
+  CHECK(later.status.get().ok());
+  CHECK(f.planned == 3);
+}
+
+TEST_CASE("PlanningPool: a shared request is dropped only without callers",
+          "[server][planning_pool]") {
+  Fixture f;
+  Blocker blocker(&f.pool);
+  TestCaller gone, expired(steady_clock::time_point::min()), waits, alone;
+  f.pool.Submit("shared", gone.caller, f.Plan());
+  f.pool.Submit("shared", expired.caller, f.Plan());
+  f.pool.Submit("shared", waits.caller, f.Plan());
+  f.pool.Submit("alone", alone.caller, f.Plan());
+  const absl::Status cancelled =
+      MakeError({.reason = ErrorReason::kCancelled}, "gone");
+  gone.caller->Complete(cancelled);
+  alone.caller->Complete(cancelled);
+  blocker.Release();
+  CHECK(waits.status.get().ok());
+  CHECK(ReasonOf(gone.status.get()) == ErrorReason::kCancelled);
+  CHECK(ReasonOf(alone.status.get()) == ErrorReason::kCancelled);
+  TestCaller last;
+  f.pool.Submit("", last.caller, f.Plan());
+  CHECK(last.status.get().ok());
+  CHECK(f.planned == 2);
+  CHECK(gone.answers == 1);
+  CHECK(alone.answers == 1);
+}
+
+TEST_CASE("PlanningPool: an expired request is answered, not planned",
+          "[server][planning_pool]") {
+  Fixture f;
+  TestCaller expired(steady_clock::time_point::min());
+  f.pool.Submit("key", expired.caller, f.Plan());
+  CHECK(ReasonOf(expired.status.get()) == ErrorReason::kDeadlineExceeded);
+  CHECK(f.planned == 0);
+}
+
+TEST_CASE(
+    "PlanningPool: a full queue refuses, with a hint; joining still works",
+    "[server][planning_pool]") {
+  Fixture f;
+  Blocker blocker(&f.pool);
+  std::vector<std::unique_ptr<TestCaller>> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.push_back(std::make_unique<TestCaller>());
+    f.pool.Submit(std::to_string(i), callers.back()->caller, f.Plan());
+  }
+  TestCaller refused, joined;
+  f.pool.Submit("4", refused.caller, f.Plan());
+  const absl::Status status = refused.status.get();
+  CHECK(status.code() == absl::StatusCode::kResourceExhausted);
+  CHECK(ReasonOf(status) == ErrorReason::kQueueFull);
+  CHECK(GetErrorDetail(status)->limit == 4);
+  CHECK(GetErrorDetail(status)->retry_after_seconds > 0);
+  f.pool.Submit("3", joined.caller, f.Plan());
+  blocker.Release();
+  for (const auto& caller : callers) CHECK(caller->status.get().ok());
+  CHECK(joined.status.get().ok());
+  CHECK(f.planned == 4);
+}
+
+TEST_CASE("PlanningPool: Close answers what waits and lets finish what runs",
+          "[server][planning_pool]") {
+  Fixture f;
+  Blocker blocker(&f.pool);
+  TestCaller queued, late;
+  f.pool.Submit("a", queued.caller, f.Plan());
+  f.pool.Close();
+  CHECK(ReasonOf(queued.status.get()) == ErrorReason::kDraining);
+  f.pool.Submit("b", late.caller, f.Plan());
+  CHECK(ReasonOf(late.status.get()) == ErrorReason::kDraining);
+  CHECK(f.planned == 0);
+}
+
+TEST_CASE("PlanningPool: an exception ends the request, not the daemon",
+          "[server][planning_pool]") {
+  Fixture f;
+  TestCaller caller;
+  f.pool.Submit("a", caller.caller,
+                []() -> PlanResult { throw std::bad_alloc(); });
+  CHECK(ReasonOf(caller.status.get()) == ErrorReason::kInternal);
+}
+
+TEST_CASE("PlanningPool: many threads, each caller is answered once",
+          "[server][planning_pool]") {
+  constexpr int kThreads = 4;
+  constexpr int kCalls = 500;
+  Metrics metrics;
+  std::vector<std::unique_ptr<TestCaller>> callers;
+  for (int i = 0; i < kThreads * kCalls; ++i) {
+    callers.push_back(std::make_unique<TestCaller>());
+  }
+  {
+    PlanningPool pool(3, 64, Clock::Real(), &metrics);
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < kCalls; ++i) {
+          TestCaller& caller = *callers[static_cast<size_t>(t * kCalls + i)];
+          pool.Submit(std::to_string(i % 7), caller.caller,
+                      []() -> PlanResult { return PlanAnswer(); });
+          if (i % 3 == 0) {
+            caller.caller->Complete(
+                MakeError({.reason = ErrorReason::kCancelled}, "gone"));
+          }
+        }
+      });
+    }
+  }
+  for (const auto& caller : callers) CHECK(caller->answers == 1);
+}
+
+}  // namespace
+}  // namespace skrull
