@@ -28,24 +28,28 @@ FakePlanner::~FakePlanner() {
 
 grpc::Status FakePlanner::GetJob(grpc::ServerContext*, const v1::GetJobRequest*,
                                  v1::Job* job) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   return get_job ? get_job(job) : NotSet();
 }
 
 grpc::Status FakePlanner::ListJobs(grpc::ServerContext*,
                                    const v1::ListJobsRequest* request,
                                    v1::ListJobsResponse* response) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   return list_jobs ? list_jobs(*request, response) : NotSet();
 }
 
 grpc::Status FakePlanner::DeleteJob(grpc::ServerContext*,
                                     const v1::DeleteJobRequest*,
                                     v1::DeleteJobResponse*) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   return delete_job ? delete_job() : NotSet();
 }
 
 grpc::Status FakePlanner::PlanBatch(grpc::ServerContext* context,
                                     const v1::PlanBatchRequest* request,
                                     v1::PlanBatchResponse* response) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   return plan_batch ? plan_batch(context, *request, response) : NotSet();
 }
 
@@ -57,6 +61,7 @@ grpc::Status FakePlanner::StreamPlans(grpc::ServerContext* context,
 grpc::Status FakePlanner::ReportStep(grpc::ServerContext*,
                                      const v1::ReportStepRequest* request,
                                      v1::ReportStepResponse*) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   return report_step ? report_step(*request) : NotSet();
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "skrull/client/planner_client.h"
@@ -19,8 +20,9 @@ using StreamOfPlans =
     grpc::ServerReaderWriter<v1::StreamPlansResponse, v1::StreamPlansRequest>;
 
 // Answers through the functions below; a call whose function is not set is
-// UNIMPLEMENTED. The functions run on gRPC's threads. Set them before the first
-// call.
+// UNIMPLEMENTED. The functions run on gRPC's threads: those of unary calls
+// under mutex(), which a test takes to look at what they wrote; stream_plans
+// without. Set them before the first call.
 class FakePlanner : public v1::PlannerService::Service {
  public:
   // Listens on a free loopback port.
@@ -29,6 +31,7 @@ class FakePlanner : public v1::PlannerService::Service {
   ~FakePlanner() override;
 
   const std::string& address() const { return address_; }
+  std::mutex& mutex() { return mutex_; }
 
   std::function<grpc::Status(v1::Job*)> get_job;
   std::function<grpc::Status(const v1::ListJobsRequest&, v1::ListJobsResponse*)>
@@ -54,6 +57,7 @@ class FakePlanner : public v1::PlannerService::Service {
   grpc::Status ReportStep(grpc::ServerContext*, const v1::ReportStepRequest*,
                           v1::ReportStepResponse*) override;
 
+  std::mutex mutex_;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
 };

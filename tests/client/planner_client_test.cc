@@ -50,6 +50,7 @@ TEST_CASE("PlannerClient: sends the request and returns the plan", "[client]") {
   const absl::StatusOr<PlanResult> plan =
       ClientOf(QuickOptions(planner.address()))->PlanBatch(kRequest);
   REQUIRE(plan.ok());
+  const std::lock_guard<std::mutex> lock(planner.mutex());
   CHECK(seen.job() == "run7");
   CHECK(seen.generation() == 3);
   CHECK(seen.step() == 12);
@@ -101,7 +102,10 @@ TEST_CASE("PlannerClient: retries RESOURCE_EXHAUSTED only with a hint",
   CHECK(calls == 3);
 
   calls = 0;
-  hint = -1;
+  {
+    const std::lock_guard<std::mutex> lock(planner.mutex());
+    hint = -1;
+  }
   const absl::Status status = client->GetJob("run7").status();
   CHECK(absl::IsResourceExhausted(status));
   CHECK(status.message() == "queue full");
@@ -260,6 +264,7 @@ TEST_CASE("PlannerClient: reports reach the daemon", "[client]") {
                        .step_seconds = 1.5,
                        .peak_bytes = int64_t{1} << 40};
   REQUIRE(client->ReportStep("run7", 2, report).ok());
+  const std::lock_guard<std::mutex> lock(planner.mutex());
   CHECK(seen.job() == "run7");
   CHECK(seen.generation() == 2);
   CHECK(seen.report().step() == 5);
