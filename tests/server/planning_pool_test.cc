@@ -46,7 +46,10 @@ class Blocker {
     });
     running_.wait();
   }
-  ~Blocker() { Release(); }
+  ~Blocker() {
+    Release();
+    caller_.status.wait();
+  }
   void Release() {
     if (!released_.exchange(true)) release_.count_down();
   }
