@@ -56,7 +56,7 @@ std::string Problem(const Job& job, const NaiveContract& contract,
   if (!plan.ok()) return plan.status().ToString();
   const absl::Status checked = CheckPlan(job, lengths, *plan);
   if (!checked.ok()) return checked.ToString();
-  const std::string naive = contract.Problem(lengths, *plan);
+  std::string naive = contract.Problem(lengths, *plan);
   if (!naive.empty()) return naive;
   if (plan->micro_batches.size() > lengths.size()) return "too many";
   for (const MicroBatchPlan& mb : plan->micro_batches) {
@@ -172,18 +172,19 @@ TEST_CASE("Exhaustive: small batches with a sequence cap",
         spec.memory.max_sequences_per_micro_batch = cap;
         const Job job = MakeJob(spec);
         const NaiveContract contract(spec);
-        ForEachMultiset(4 * cp, 5, [&](const std::vector<int64_t>& lengths) {
-          for (const Policy policy : AllPolicies()) {
-            const Plan plan = testing::MustPlan(job, lengths, policy);
-            const std::string problem = contract.Problem(lengths, plan);
-            if (!problem.empty() || !CheckPlan(job, lengths, plan).ok()) {
-              FAIL(problem << CheckPlan(job, lengths, plan) << "\n"
-                           << PolicyName(policy) << " "
-                           << testing::ToText(lengths)
-                           << testing::ToText(spec));
-            }
-          }
-        });
+        ForEachMultiset(
+            int64_t{4} * cp, 5, [&](const std::vector<int64_t>& lengths) {
+              for (const Policy policy : AllPolicies()) {
+                const Plan plan = testing::MustPlan(job, lengths, policy);
+                const std::string problem = contract.Problem(lengths, plan);
+                if (!problem.empty() || !CheckPlan(job, lengths, plan).ok()) {
+                  FAIL(problem << CheckPlan(job, lengths, plan) << "\n"
+                               << PolicyName(policy) << " "
+                               << testing::ToText(lengths)
+                               << testing::ToText(spec));
+                }
+              }
+            });
       }
     }
   }

@@ -87,7 +87,7 @@ std::vector<BadField> BadFields() {
         [=](JobSpec& s) { s.memory.reserve_fraction = value; });
   }
   const auto real = [&](const std::string& field, bool zero_is_bad,
-                        std::function<void(JobSpec&, double)> set) {
+                        const std::function<void(JobSpec&, double)>& set) {
     for (const double value : {-1.0, kNan, kInf, -kInf}) {
       add(field, [=](JobSpec& s) { set(s, value); });
     }

@@ -174,7 +174,7 @@ TEST_CASE("Checker: a hand-made plan with every feature is legal",
           "[planner][checker]") {
   const Plan plan = LegalPlan(Spec());
   CHECK(CheckPlan(MakeJob(Spec()), kLengths, plan) == absl::OkStatus());
-  CHECK(testing::NaiveContract(Spec()).Problem(kLengths, plan) == "");
+  CHECK(testing::NaiveContract(Spec()).Problem(kLengths, plan).empty());
   // Its figures, by hand. comp(S, g) = (24 S + 4 S^2) / g.
   // Micro-batch 0: rank 0 waits 10 + 20 * 4 bytes and computes 1040; rank 3
   // exchanges 10 + 44 = 54 behind 288 and adds 374.

@@ -31,7 +31,7 @@ Plan LegalPlan(const JobSpec& spec, const Lengths& lengths) {
   Plan plan = testing::MustPlan(job, lengths);
   CAPTURE(testing::ToText(plan));
   REQUIRE(CheckPlan(job, lengths, plan) == absl::OkStatus());
-  REQUIRE(testing::NaiveContract(spec).Problem(lengths, plan) == "");
+  REQUIRE(testing::NaiveContract(spec).Problem(lengths, plan).empty());
   return plan;
 }
 
@@ -249,7 +249,7 @@ TEST_CASE("Planner: case 18, odd group and pool sizes plan",
       JobSpec spec = UnitSpec(dp, cp, 10);
       spec.parallelism.block_scope = scope;
       const int64_t most = MakeJob(spec).longest_sequence();
-      CHECK(most == 10 * cp * (scope == BlockScope::kPool ? dp : 1));
+      CHECK(most == int64_t{10} * cp * (scope == BlockScope::kPool ? dp : 1));
       LegalPlan(spec, {1, 2, 3, 9, 10, most, 5, most - 1, 7});
     }
   }
@@ -311,7 +311,7 @@ TEST_CASE("Planner: case 22, the paper's mix", "[planner][cases]") {
   add(225, 20, 1023);   // 88 %
   add(29, 1024, 4095);  // to 99 %
   add(1, 4096, 8191);
-  lengths.push_back(78 * 1024);
+  lengths.push_back(int64_t{78} * 1024);
   std::shuffle(lengths.begin(), lengths.end(), engine);
   const Plan plan = LegalPlan(spec, lengths);
   const Job job = MakeJob(spec);
