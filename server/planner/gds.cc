@@ -153,25 +153,30 @@ std::optional<GroupSchedule> PlaceSplit(const Split& split, int32_t first_rank,
   return schedule;
 }
 
-// Alg. 2's inner loop for one DP rank: the fewest micro-batches found to fit.
-GroupSchedule ScheduleGroup(std::span<const int32_t> subset, int32_t first_rank,
-                            std::span<const int64_t> lengths,
-                            Splitter& splitter, Placement& placement) {
+// Alg. 2's inner loop for one DP rank: the fewest micro-batches found to fit;
+// nullopt if those are more than `max_count`.
+std::optional<GroupSchedule> ScheduleGroup(std::span<const int32_t> subset,
+                                           int32_t first_rank,
+                                           std::span<const int64_t> lengths,
+                                           int64_t max_count,
+                                           Splitter& splitter,
+                                           Placement& placement) {
   splitter.Start(subset);
   // Each sequence alone: that always fits, so the loop ends there at the
   // latest.
   const int64_t most = std::ssize(subset);
   int refusals = 0;
-  for (int64_t count = splitter.least_count();;) {
+  for (int64_t count = splitter.least_count(); count <= max_count;) {
     if (const std::optional<Split> split = splitter.Try(count)) {
       std::optional<GroupSchedule> schedule =
           PlaceSplit(*split, first_rank, lengths, placement);
-      if (schedule) return *std::move(schedule);
+      if (schedule) return schedule;
       ++refusals;
     }
     count += refusals <= kSingleSteps ? 1 : std::max<int64_t>(1, count / 4);
     count = std::min(count, most);
   }
+  return std::nullopt;
 }
 
 // Longest-processing-time first by work: sequences of each DP rank, ascending
@@ -198,8 +203,9 @@ std::vector<std::vector<int32_t>> BalanceOverDpRanks(
 
 }  // namespace
 
-GdsResult RunGds(const Job& job, const CostModel& cost,
-                 std::span<const int64_t> lengths) {
+std::optional<GdsResult> RunGds(const Job& job, const CostModel& cost,
+                                std::span<const int64_t> lengths,
+                                int64_t max_micro_batches) {
   const int32_t cp_size = job.pool().cp_size;
   std::vector<int32_t> ascending(lengths.size());
   std::iota(ascending.begin(), ascending.end(), 0);
@@ -237,10 +243,11 @@ GdsResult RunGds(const Job& job, const CostModel& cost,
   for (int32_t d = 0; d < job.pool().dp_size; ++d) {
     const std::vector<int32_t>& subset = subsets[static_cast<size_t>(d)];
     if (subset.empty()) continue;
-    GroupSchedule schedule =
-        ScheduleGroup(subset, d * cp_size, lengths, splitter, placement);
-    result.roll_back_count += schedule.roll_back_count;
-    for (GroupMicroBatch& micro_batch : schedule.micro_batches) {
+    std::optional<GroupSchedule> schedule = ScheduleGroup(
+        subset, d * cp_size, lengths, max_micro_batches, splitter, placement);
+    if (!schedule) return std::nullopt;
+    result.roll_back_count += schedule->roll_back_count;
+    for (GroupMicroBatch& micro_batch : schedule->micro_batches) {
       pool.Append(d, std::move(micro_batch));
     }
   }

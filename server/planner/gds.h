@@ -13,6 +13,7 @@
 #define SKRULL_SERVER_PLANNER_GDS_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,11 +28,13 @@ struct GdsResult {
   int64_t roll_back_count = 0;                // in the placements kept
 };
 
-// Schedules the batch. REQUIRES: each length is in 1 .. job.longest_sequence().
+// Schedules the batch; nullopt if a DP rank would need more than
+// `max_micro_batches`. REQUIRES: each length is in 1 .. job.longest_sequence().
 // O(K log K) without gathered K/V. With it, DACP can refuse a split, and O(K
 // log ranks) is spent on each of O(log K) counts.
-GdsResult RunGds(const Job& job, const CostModel& cost,
-                 std::span<const int64_t> lengths);
+std::optional<GdsResult> RunGds(const Job& job, const CostModel& cost,
+                                std::span<const int64_t> lengths,
+                                int64_t max_micro_batches);
 
 }  // namespace skrull
 

@@ -87,6 +87,18 @@ absl::Status TooLong(const Job& job, std::span<const int64_t> lengths,
                    absl::StrJoin(WhatWouldHold(job, longest), ", or ")));
 }
 
+absl::Status TooManyMicroBatches(const Job& job, Policy policy) {
+  return MakeError(
+      {.reason = ErrorReason::kLimitExceeded,
+       .field = "lengths",
+       .limit = kMaxSlots / job.pool().ranks()},
+      absl::StrCat("lengths: ", PolicyName(policy), " needs more than ",
+                   kMaxSlots / job.pool().ranks(), " micro-batches on ",
+                   job.pool().ranks(),
+                   " ranks, the most that are planned; a smaller batch or a "
+                   "larger bucket_size_tokens fits"));
+}
+
 }  // namespace
 
 absl::Status CheckBatch(const Job& job, std::span<const int64_t> lengths) {
@@ -141,20 +153,29 @@ absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
             .micro_batches = {},
             .blocks = {},
             .summary = {}};
+  const int64_t max_micro_batches = kMaxSlots / job.pool().ranks();
   switch (plan.policy) {
     case Policy::kSkrull: {
-      const CostModel cost(job);
-      GdsResult result = RunGds(job, cost, lengths);
-      plan.micro_batches = std::move(result.micro_batches);
-      plan.summary.roll_back_count = result.roll_back_count;
+      std::optional<GdsResult> result =
+          RunGds(job, CostModel(job), lengths, max_micro_batches);
+      if (!result) return TooManyMicroBatches(job, plan.policy);
+      plan.micro_batches = std::move(result->micro_batches);
+      plan.summary.roll_back_count = result->roll_back_count;
       break;
     }
     case Policy::kStaticCp:
+      if (CeilDiv(std::ssize(lengths), job.pool().dp_size) >
+          max_micro_batches) {
+        return TooManyMicroBatches(job, plan.policy);
+      }
       plan.micro_batches = ScheduleStaticCp(job, lengths);
       break;
     case Policy::kPackedStaticCp:
       plan.micro_batches = SchedulePackedStaticCp(job, lengths);
       break;
+  }
+  if (std::ssize(plan.micro_batches) > max_micro_batches) {
+    return TooManyMicroBatches(job, plan.policy);
   }
   FinishPlan(job, lengths, &plan);
   return plan;

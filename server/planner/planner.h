@@ -25,6 +25,11 @@ inline constexpr int64_t kMaxTokens = (int64_t{1} << 31) - 1;
 // Most sequences in a batch.
 inline constexpr int64_t kMaxSequences = int64_t{1} << 30;
 
+// Most micro-batches times ranks of a plan: bounds the time and memory that a
+// job with a tiny bucket on a huge pool can cost. A million sequences under
+// POLICY_STATIC_CP fit on 65,536 ranks.
+inline constexpr int64_t kMaxSlots = int64_t{1} << 27;
+
 struct PlanOptions {
   PlanKey key;                    // copied into the plan
   std::optional<Policy> policy;   // nullopt = the job's
@@ -40,8 +45,9 @@ struct PlanOptions {
 // O(K).
 absl::Status CheckBatch(const Job& job, std::span<const int64_t> lengths);
 
-// Plans a global batch. Errors: those of CheckBatch. O(K log K) for every
-// policy; memory O(K + ranks * micro-batches).
+// Plans a global batch. Errors: those of CheckBatch; RESOURCE_EXHAUSTED
+// (kLimitExceeded) if the plan would exceed kMaxSlots. O(K log K + ranks *
+// micro-batches) for every policy; memory O(K + ranks).
 absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
                               const PlanOptions& options);
 

@@ -21,7 +21,9 @@ std::vector<Lengths> Split(const JobSpec& spec, const Lengths& lengths) {
   const Job job = MakeJob(spec);
   const CostModel cost(job);
   std::vector<Lengths> split;
-  for (const MicroBatchPlan& mb : RunGds(job, cost, lengths).micro_batches) {
+  const std::optional<GdsResult> result = RunGds(job, cost, lengths, 1000);
+  REQUIRE(result.has_value());
+  for (const MicroBatchPlan& mb : result->micro_batches) {
     Lengths& of = split.emplace_back();
     for (const SequencePlacement& p : mb.placements) {
       of.push_back(p.token_count);
@@ -67,7 +69,9 @@ TEST_CASE("Gds: DP ranks get balanced work", "[planner][gds]") {
     for (int i = 0; i < 40; ++i) lengths.push_back(random.Between(1, 20));
     std::vector<double> work(4, 0);
     double longest = 0;
-    for (const MicroBatchPlan& mb : RunGds(job, cost, lengths).micro_batches) {
+    const std::optional<GdsResult> result = RunGds(job, cost, lengths, 1000);
+    REQUIRE(result.has_value());
+    for (const MicroBatchPlan& mb : result->micro_batches) {
       for (const SequencePlacement& p : mb.placements) {
         work[static_cast<size_t>(p.first_rank)] += cost.Work(p.token_count);
         longest = std::max(longest, cost.Work(p.token_count));

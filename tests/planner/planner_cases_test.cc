@@ -369,5 +369,28 @@ TEST_CASE("Planner: what a refusal says would hold the sequence does, just",
   CHECK(hints > 2000);
 }
 
+TEST_CASE(
+    "Planner: a plan of too many micro-batches on too many ranks is "
+    "refused before it is made",
+    "[planner][cases]") {
+  // 2^16 ranks that hold one token each: kMaxSlots allows 2^11 micro-batches.
+  JobSpec spec = UnitSpec(1, 1 << 16, 1);
+  const int64_t most = kMaxSlots >> 16;
+  const Policy policy = GENERATE(Policy::kSkrull, Policy::kStaticCp);
+  CAPTURE(PolicyName(policy));
+  spec.memory.max_sequences_per_micro_batch = 1;
+  const Job job = MakeJob(spec);
+  const Lengths lengths(static_cast<size_t>(most + 1), 1);
+  const absl::Status status =
+      MakePlan(job, lengths, {.key = {}, .policy = policy}).status();
+  CAPTURE(std::string(status.message()));
+  REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
+  const std::optional<ErrorDetail> detail = GetErrorDetail(status);
+  REQUIRE(detail.has_value());
+  CHECK(detail->reason == ErrorReason::kLimitExceeded);
+  CHECK(detail->field == "lengths");
+  CHECK(detail->limit == most);
+}
+
 }  // namespace
 }  // namespace skrull
