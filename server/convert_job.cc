@@ -217,6 +217,8 @@ absl::StatusOr<std::optional<Policy>> PolicyFromProto(
       return std::optional<Policy>(Policy::kStaticCp);
     case v1::POLICY_PACKED_STATIC_CP:
       return std::optional<Policy>(Policy::kPackedStaticCp);
+    case v1::POLICY_OPTIMIZED:
+      return std::optional<Policy>(Policy::kOptimized);
     default:
       return UnknownEnumValue(field, policy);
   }
@@ -230,6 +232,8 @@ v1::Policy PolicyToProto(Policy policy) {
       return v1::POLICY_STATIC_CP;
     case Policy::kPackedStaticCp:
       return v1::POLICY_PACKED_STATIC_CP;
+    case Policy::kOptimized:
+      return v1::POLICY_OPTIMIZED;
   }
   return v1::POLICY_UNSPECIFIED;
 }
@@ -245,6 +249,9 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& proto) {
   absl::StatusOr<CostSpec> cost = CostFromProto(proto.cost());
   if (!cost.ok()) return cost.status();
   spec.cost = *std::move(cost);
+  if (proto.optimizer().has_search_steps()) {
+    spec.optimizer.search_steps = proto.optimizer().search_steps();
+  }
   absl::StatusOr<std::optional<Policy>> policy =
       PolicyFromProto(proto.policy(), "policy");
   if (!policy.ok()) return policy.status();

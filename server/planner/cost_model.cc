@@ -57,6 +57,7 @@ void Add(const CompSeconds& from, CompSeconds& to) {
 
 CostModel::CostModel(const Job& job)
     : job_(job),
+      overlap_layer_(job.cost().overlap_scope == OverlapScope::kLayer),
       seconds_per_unit_(job.cost().seconds_per_flop *
                         job.cost().pass_multiplier),
       collectives_(static_cast<double>(job.layer_count()) *
@@ -70,16 +71,6 @@ CostModel::CostModel(const Job& job)
     }
     links_.push_back(links);
   }
-}
-
-CompSeconds CostModel::Comp(int64_t tokens, int32_t degree) const {
-  const auto s = static_cast<double>(tokens);
-  const auto g = static_cast<double>(degree);
-  // attention / eff(S / g), eff(x) = x / (x + half).
-  const double slowdown = 1 + job_.cost().efficiency_half_tokens * g / s;
-  return {.linear = seconds_per_unit_ / g * (job_.linear_flops() * s),
-          .attention = seconds_per_unit_ / g *
-                       (job_.attention_flops() * s * s * slowdown)};
 }
 
 double CostModel::Work(int64_t tokens) const {
@@ -128,14 +119,6 @@ StepClock::StepClock(const Job& job, const CostModel& cost)
       active_(ready_.size()),
       start_(ready_.size()),
       slowest_(ready_.size()) {}
-
-double StepClock::RankSeconds(const RankLoad& load) const {
-  if (job_.cost().overlap_scope == OverlapScope::kLayer) {
-    return std::max(load.exchange, load.local.total()) + load.sharded.total();
-  }
-  return load.local.linear + load.sharded.linear +
-         std::max(load.exchange, load.local.attention) + load.sharded.attention;
-}
 
 MicroBatchTime StepClock::Run(std::span<const SequencePlacement> placements) {
   const int32_t cp_size = job_.pool().cp_size;
@@ -202,7 +185,7 @@ MicroBatchTime StepClock::Run(std::span<const SequencePlacement> placements) {
     const auto label =
         static_cast<size_t>(component_[group_of(static_cast<int32_t>(r))]);
     const RankLoad& load = load_[r];
-    slowest_[label] = std::max(slowest_[label], RankSeconds(load));
+    slowest_[label] = std::max(slowest_[label], cost_.RankSeconds(load));
     rank_compute_[r] += load.local.total() + load.sharded.total();
     time.max_rank_tokens = std::max(time.max_rank_tokens, load.tokens);
   }

@@ -6,6 +6,7 @@
 #ifndef SKRULL_SERVER_PLANNER_COST_MODEL_H_
 #define SKRULL_SERVER_PLANNER_COST_MODEL_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -24,6 +25,14 @@ struct CompSeconds {
   double total() const { return linear + attention; }
 };
 
+// What one rank does in one micro-batch.
+struct RankLoad {
+  CompSeconds local;
+  CompSeconds sharded;  // its shares of sharded sequences
+  double exchange = 0;  // seconds of K/V exchange
+  int64_t tokens = 0;   // rows
+};
+
 class CostModel {
  public:
   // `job` must outlive the model.
@@ -31,7 +40,16 @@ class CostModel {
 
   // comp(S, g): seconds each rank of a block of `degree` ranks computes for a
   // sequence of `tokens`. REQUIRES: tokens >= 1, degree >= 1. O(1).
-  CompSeconds Comp(int64_t tokens, int32_t degree) const;
+  CompSeconds Comp(int64_t tokens, int32_t degree) const {
+    const auto s = static_cast<double>(tokens);
+    const auto g = static_cast<double>(degree);
+    const double unit = seconds_per_unit_ / g;
+    // attention / eff(S / g) with eff(x) = x / (x + half) is
+    // attention_flops * S * (S + g * half).
+    return {.linear = unit * (job_.linear_flops() * s),
+            .attention = unit * (job_.attention_flops() * s *
+                                 (s + g * job_.cost().efficiency_half_tokens))};
+  }
 
   // Work of a whole sequence on one rank in units of FLOPs of a forward pass
   // (efficiency of short segments included): what heuristics balance. It does
@@ -42,6 +60,17 @@ class CostModel {
   // which the block's sequences hold `tokens` together; 0 for degree 1 or
   // tokens 0. REQUIRES: the block lies in the pool. O(log table).
   double Exchange(Block block, int64_t tokens) const;
+
+  // Time_rank: seconds of a rank with this load, by the job's overlap scope,
+  // the micro-batch's overhead left out. O(1).
+  double RankSeconds(const RankLoad& load) const {
+    if (overlap_layer_) {
+      return std::max(load.exchange, load.local.total()) + load.sharded.total();
+    }
+    return load.local.linear + load.sharded.linear +
+           std::max(load.exchange, load.local.attention) +
+           load.sharded.attention;
+  }
 
   // A value no allowed block of `degree` can beat in exchanging `tokens` or
   // more. REQUIRES: the job's scope allows the degree. O(table).
@@ -58,6 +87,7 @@ class CostModel {
   bool IsIntraNode(Block block) const;
 
   const Job& job_;
+  const bool overlap_layer_;
   double seconds_per_unit_;         // seconds_per_flop * pass_multiplier
   double collectives_;              // layer_count * collectives_per_layer
   std::vector<DegreeLinks> links_;  // of all allowed degrees above 1
@@ -89,19 +119,11 @@ class StepClock {
   double rank_imbalance() const;
 
  private:
-  struct RankLoad {
-    CompSeconds local;
-    CompSeconds sharded;
-    double exchange = 0;
-    int64_t tokens = 0;
-  };
   struct BlockLoad {
     Block block;
     CompSeconds sharded;
     int64_t tokens = 0;
   };
-
-  double RankSeconds(const RankLoad& load) const;
 
   const Job& job_;
   const CostModel& cost_;

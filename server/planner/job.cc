@@ -14,6 +14,8 @@ namespace {
 // products of two of them overflow.
 constexpr int64_t kMaxSize = int64_t{1} << 40;
 constexpr int64_t kMaxBytes = int64_t{1} << 60;
+// About a second of search.
+constexpr int64_t kMaxSearchSteps = 10'000'000;
 // As attention kernels index rows with int32.
 constexpr int64_t kMaxBucket = (int64_t{1} << 31) - 1;
 
@@ -206,12 +208,15 @@ std::string PolicyName(Policy policy) {
       return "POLICY_STATIC_CP";
     case Policy::kPackedStaticCp:
       return "POLICY_PACKED_STATIC_CP";
+    case Policy::kOptimized:
+      return "POLICY_OPTIMIZED";
   }
   return "POLICY_UNSPECIFIED";
 }
 
 std::vector<Policy> AllPolicies() {
-  return {Policy::kSkrull, Policy::kStaticCp, Policy::kPackedStaticCp};
+  return {Policy::kSkrull, Policy::kStaticCp, Policy::kPackedStaticCp,
+          Policy::kOptimized};
 }
 
 absl::StatusOr<Job> Job::Create(const JobSpec& spec) {
@@ -221,6 +226,8 @@ absl::StatusOr<Job> Job::Create(const JobSpec& spec) {
   CheckParallelism(spec.parallelism, check);
   CheckMemory(spec.memory, check);
   CheckCost(spec.cost, check);
+  check.Integer("optimizer.search_steps", spec.optimizer.search_steps, 0,
+                kMaxSearchSteps);
   if (!check.status().ok()) return check.status();
 
   const ModelSpec& model = job.spec_.model;

@@ -22,6 +22,7 @@ enum class Policy : int8_t {
   kSkrull,          // GDS + DACP, Alg. 1 and 2 of the paper, corrected
   kStaticCp,        // every sequence over its whole CP group, one a micro-batch
   kPackedStaticCp,  // the same, packed to the bucket
+  kOptimized,       // the best of several constructions, refined
 };
 
 // "POLICY_SKRULL" for kSkrull, and so on: the name on the wire.
@@ -87,11 +88,16 @@ struct CostSpec {
   std::optional<LinkCost> inter_node;  // nullopt = as intra_node
 };
 
+struct OptimizerSpec {
+  int64_t search_steps = 4000;
+};
+
 struct JobSpec {
   ModelSpec model;
   ParallelismSpec parallelism;
   MemorySpec memory;
   CostSpec cost;
+  OptimizerSpec optimizer;
   std::optional<Policy> policy;  // nullopt = kSkrull
 };
 
@@ -116,6 +122,8 @@ class Job {
     return {spec_.parallelism.dp_size, spec_.parallelism.cp_size};
   }
   Policy policy() const { return spec_.policy.value_or(Policy::kSkrull); }
+  // Trials of POLICY_OPTIMIZED's local search, >= 0.
+  int64_t search_steps() const { return spec_.optimizer.search_steps; }
   int64_t layer_count() const { return *spec_.model.layer_count; }
 
   // FLOPs of one forward pass of a sequence of S tokens:

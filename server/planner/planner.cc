@@ -11,6 +11,7 @@
 #include "skrull/planner/error.h"
 #include "skrull/planner/gds.h"
 #include "skrull/planner/layout.h"
+#include "skrull/planner/optimizer/optimizer.h"
 
 namespace skrull {
 namespace {
@@ -173,8 +174,16 @@ absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
     case Policy::kPackedStaticCp:
       plan.micro_batches = SchedulePackedStaticCp(job, lengths);
       break;
+    case Policy::kOptimized: {
+      OptimizerResult result =
+          RunOptimizer(job, CostModel(job), lengths, max_micro_batches);
+      plan.micro_batches = std::move(result.micro_batches);
+      plan.summary.roll_back_count = result.roll_back_count;
+      break;
+    }
   }
-  if (std::ssize(plan.micro_batches) > max_micro_batches) {
+  if (plan.micro_batches.empty() ||
+      std::ssize(plan.micro_batches) > max_micro_batches) {
     return TooManyMicroBatches(job, plan.policy);
   }
   FinishPlan(job, lengths, &plan);

@@ -24,7 +24,15 @@ class TournamentTree {
 
   // Sets every key. O(n).
   void Reset(Key key) {
-    std::fill(keys_.begin(), keys_.end(), key);
+    Assign([key](int32_t) { return key; });
+  }
+
+  // Sets the key of each position to key_of(position). O(n).
+  template <typename KeyOf>
+  void Assign(KeyOf key_of) {
+    for (int32_t i = 0; i < size(); ++i) {
+      keys_[static_cast<size_t>(i)] = key_of(i);
+    }
     for (int32_t i = 0; i < leaves_; ++i) {
       winners_[Node(leaves_ + i)] = i < size() ? i : kNone;
     }

@@ -1,0 +1,75 @@
+#include "skrull/planner/optimizer/optimizer.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "skrull/planner/baselines/static_cp.h"
+#include "skrull/planner/gds.h"
+#include "skrull/planner/optimizer/part_search.h"
+#include "skrull/planner/optimizer/parts.h"
+
+namespace skrull {
+namespace {
+
+// The parts' micro-batches side by side; empty if some part has none.
+std::vector<MicroBatchPlan> SearchParts(const Job& job, const CostModel& cost,
+                                        std::span<const int64_t> lengths) {
+  std::vector<MicroBatchPlan> all;
+  for (const Part& part : SplitIntoParts(job, cost, lengths)) {
+    if (part.descending.empty()) continue;
+    const std::vector<MicroBatchPlan> found =
+        SearchPart(job, cost, lengths, part);
+    if (found.empty()) return {};
+    all.resize(std::max(all.size(), found.size()));
+    for (size_t i = 0; i < found.size(); ++i) {
+      all[i].placements.insert(all[i].placements.end(),
+                               found[i].placements.begin(),
+                               found[i].placements.end());
+    }
+  }
+  std::erase_if(all, [](const MicroBatchPlan& micro_batch) {
+    return micro_batch.placements.empty();
+  });
+  for (MicroBatchPlan& micro_batch : all) {
+    std::sort(micro_batch.placements.begin(), micro_batch.placements.end(),
+              [](const SequencePlacement& a, const SequencePlacement& b) {
+                return a.sequence < b.sequence;
+              });
+  }
+  return all;
+}
+
+}  // namespace
+
+OptimizerResult RunOptimizer(const Job& job, const CostModel& cost,
+                             std::span<const int64_t> lengths,
+                             int64_t max_micro_batches) {
+  OptimizerResult best;
+  double least = std::numeric_limits<double>::infinity();
+  const auto offer = [&](std::vector<MicroBatchPlan> micro_batches,
+                         int64_t roll_backs) {
+    if (micro_batches.empty() ||
+        std::ssize(micro_batches) > max_micro_batches) {
+      return;
+    }
+    StepClock clock(job, cost);
+    for (const MicroBatchPlan& micro_batch : micro_batches) {
+      clock.Run(micro_batch.placements);
+    }
+    if (clock.seconds() >= least) return;
+    least = clock.seconds();
+    best = {std::move(micro_batches), roll_backs};
+  };
+  offer(SearchParts(job, cost, lengths), 0);
+  std::optional<GdsResult> gds = RunGds(job, cost, lengths, max_micro_batches);
+  if (gds) offer(std::move(gds->micro_batches), gds->roll_back_count);
+  offer(SchedulePackedStaticCp(job, lengths), 0);
+  if (std::ssize(lengths) / job.pool().dp_size < max_micro_batches) {
+    offer(ScheduleStaticCp(job, lengths), 0);
+  }
+  return best;
+}
+
+}  // namespace skrull

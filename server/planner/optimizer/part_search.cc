@@ -1,0 +1,135 @@
+#include "skrull/planner/optimizer/part_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "skrull/planner/optimizer/construct.h"
+#include "skrull/planner/optimizer/refine.h"
+#include "skrull/planner/optimizer/search_state.h"
+
+namespace skrull {
+namespace {
+
+// A plan this close to work spread evenly is not searched further.
+constexpr double kCloseEnough = 1.002;
+// Sharding thresholds of longest-first (LongestFirstOptions::stretch), from
+// sharding all that exceeds an even share to leaving sequences whole; on the
+// lists of the benchmarks each is the best one for some batches.
+constexpr double kStretches[] = {1.0, 1.03, 1.08, 1.2, 1.5};
+// Beyond this a construction takes seconds; the other policies' plans remain.
+constexpr double kMostCost = 1e9;
+
+class PartSearch {
+ public:
+  PartSearch(const Job& job, const CostModel& cost,
+             std::span<const int64_t> lengths, const Part& part)
+      : job_(job), cost_(cost), part_(part) {
+    for (const int32_t k : part.descending) {
+      lengths_.push_back(lengths[static_cast<size_t>(k)]);
+    }
+    descending_.resize(lengths_.size());
+    std::iota(descending_.begin(), descending_.end(), 0);
+  }
+
+  std::vector<MicroBatchPlan> Run() {
+    const int64_t ranks = int64_t{part_.dp_ranks} * job_.pool().cp_size;
+    if (ConstructionCost(job_, cost_, lengths_, ranks) > kMostCost) return {};
+    SearchState state(job_, cost_, lengths_, part_.first_dp_rank,
+                      part_.dp_ranks);
+    const double even = EvenSeconds(ranks);
+    const double total = std::max(even, AloneSeconds(state));
+    const int32_t fewest = FewestMicroBatches(ranks);
+    for (const int32_t count : {fewest, fewest + 1}) {
+      const double close_enough =
+          kCloseEnough * (even + count * job_.cost().seconds_per_micro_batch);
+      for (const double stretch : kStretches) {
+        if (ConstructLongestFirst(descending_,
+                                  {.micro_batches = count,
+                                   .slot_seconds = total / count,
+                                   .stretch = stretch},
+                                  state)) {
+          Offer(state);
+        }
+        if (best_seconds_ <= close_enough) return std::move(best_);
+      }
+      if (ConstructUnsharded(descending_, count, state)) Offer(state);
+      if (best_seconds_ <= close_enough) return std::move(best_);
+    }
+    if (!best_spots_.empty()) {
+      state.Reset(best_count_);
+      for (const int32_t k : descending_) {
+        state.Add(k, best_spots_[static_cast<size_t>(k)]);
+      }
+      Refine(job_, job_.search_steps(), state);
+      Offer(state);
+    }
+    return std::move(best_);
+  }
+
+ private:
+  // Seconds of every slot, over all micro-batches, were work spread evenly.
+  double EvenSeconds(int64_t ranks) const {
+    double work = 0;
+    for (const int64_t length : lengths_) {
+      work += cost_.Comp(length, 1).total();
+    }
+    return work / static_cast<double>(ranks);
+  }
+
+  // Seconds of the longest sequence on the block that is fastest for it.
+  double AloneSeconds(const SearchState& state) const {
+    double least = std::numeric_limits<double>::infinity();
+    for (int32_t d = 0; d < state.num_degrees(); ++d) {
+      if (!state.DegreeHolds(d, 0)) continue;
+      const int32_t degree = state.degree(d);
+      least = std::min(least, cost_.Comp(lengths_[0], degree).total() +
+                                  cost_.MinExchange(degree, lengths_[0]));
+    }
+    return least;
+  }
+
+  int32_t FewestMicroBatches(int64_t ranks) const {
+    const int64_t tokens =
+        std::accumulate(lengths_.begin(), lengths_.end(), int64_t{0});
+    const int64_t room = job_.bucket_size() * ranks;
+    return static_cast<int32_t>((tokens + room - 1) / room);
+  }
+
+  // Keeps the state if it is the fastest so far.
+  void Offer(const SearchState& state) {
+    std::vector<MicroBatchPlan> micro_batches;
+    state.Export(part_.descending, &micro_batches);
+    StepClock clock(job_, cost_);
+    for (const MicroBatchPlan& micro_batch : micro_batches) {
+      clock.Run(micro_batch.placements);
+    }
+    if (clock.seconds() >= best_seconds_) return;
+    best_seconds_ = clock.seconds();
+    best_ = std::move(micro_batches);
+    best_count_ = state.micro_batches();
+    best_spots_.clear();
+    for (const int32_t k : descending_) best_spots_.push_back(state.spot(k));
+  }
+
+  const Job& job_;
+  const CostModel& cost_;
+  const Part& part_;
+  std::vector<int64_t> lengths_;     // of the part, descending
+  std::vector<int32_t> descending_;  // its sequences: 0, 1, ...
+  std::vector<MicroBatchPlan> best_;
+  double best_seconds_ = std::numeric_limits<double>::infinity();
+  int32_t best_count_ = 0;
+  std::vector<Spot> best_spots_;
+};
+
+}  // namespace
+
+std::vector<MicroBatchPlan> SearchPart(const Job& job, const CostModel& cost,
+                                       std::span<const int64_t> lengths,
+                                       const Part& part) {
+  return PartSearch(job, cost, lengths, part).Run();
+}
+
+}  // namespace skrull
