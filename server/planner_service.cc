@@ -184,7 +184,7 @@ grpc::ServerUnaryReactor* PlannerService::PlanBatch(
   }
   const auto caller = std::make_shared<PlanCaller>(
       CallDeadline(*context, backend_->clock(), kNoDeadline),
-      [call, response](const PlanResult& result) {
+      [call, response](const PlanOutcome& result) {
         if (result.ok()) *response = EncodeResponse(*result);
         call->Answer(result.status());
       });
