@@ -112,7 +112,7 @@ void Backend::PlanBatch(const v1::PlanBatchRequest& request,
   metrics_->ObservePhase(PlanningPhase::kDecode, spent.count());
 
   planning_pool_.Submit(batch->flight_key(), std::move(caller), [this, batch] {
-    PlanResult result = planner_.Answer(*batch);
+    PlanOutcome result = planner_.Answer(*batch);
     if (result.ok() && result->committed) {
       plans_.Publish(batch->step_key(), result->plan);
     }

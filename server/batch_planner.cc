@@ -40,7 +40,7 @@ class PhaseTimer {
 
 }  // namespace
 
-PlanResult BatchPlanner::Answer(const BatchRequest& request) const {
+PlanOutcome BatchPlanner::Answer(const BatchRequest& request) const {
   if (request.commit) {
     absl::StatusOr<std::shared_ptr<const CommittedPlan>> committed =
         FindCommitted(request.key, request.registered->record().generation);
@@ -49,13 +49,13 @@ PlanResult BatchPlanner::Answer(const BatchRequest& request) const {
       return Standing(request, *std::move(committed));
     }
   }
-  PlanResult answer = MakeAndCheck(request);
+  PlanOutcome answer = MakeAndCheck(request);
   if (!answer.ok() || !request.commit) return answer;
   return Commit(request, *std::move(answer));
 }
 
-PlanResult BatchPlanner::Standing(const BatchRequest& request,
-                                  std::shared_ptr<const CommittedPlan> plan) {
+PlanOutcome BatchPlanner::Standing(const BatchRequest& request,
+                                   std::shared_ptr<const CommittedPlan> plan) {
   const std::string& digest = plan->record().request_digest;
   if (digest != request.digest) {
     return MakeError({.reason = ErrorReason::kPlanConflict},
@@ -84,7 +84,7 @@ BatchPlanner::FindCommitted(const PlanKey& key, int64_t generation) const {
   return plan;
 }
 
-PlanResult BatchPlanner::MakeAndCheck(const BatchRequest& request) const {
+PlanOutcome BatchPlanner::MakeAndCheck(const BatchRequest& request) const {
   PhaseTimer timer(clock_, metrics_);
   absl::StatusOr<Plan> plan =
       MakePlan(request.job(), request.lengths,
@@ -115,14 +115,14 @@ PlanResult BatchPlanner::MakeAndCheck(const BatchRequest& request) const {
                          std::string(checked.message()));
   }
 
-  const v1::Plan message = PlanToProto(*plan);
+  EncodedPlan encoded = EncodePlan(*plan);
   PlanRecord record{.key = request.key,
                     .generation = request.registered == nullptr
                                       ? 0
                                       : request.registered->record().generation,
                     .request_digest = request.digest,
-                    .plan = CanonicalBytes(message)};
-  auto made = CommittedPlan::Make(*std::move(plan), message.digest(),
+                    .plan = std::move(encoded.bytes)};
+  auto made = CommittedPlan::Make(*std::move(plan), std::move(encoded.digest),
                                   std::move(record));
   timer.End(PlanningPhase::kEncode);
   metrics_->CountPlan(made->plan());
@@ -130,8 +130,8 @@ PlanResult BatchPlanner::MakeAndCheck(const BatchRequest& request) const {
       .plan = std::move(made), .planning_seconds = seconds, .committed = false};
 }
 
-PlanResult BatchPlanner::Commit(const BatchRequest& request,
-                                PlanAnswer answer) const {
+PlanOutcome BatchPlanner::Commit(const BatchRequest& request,
+                                 PlanAnswer answer) const {
   PhaseTimer timer(clock_, metrics_);
   absl::StatusOr<PlanRecord> stands = PlanRecord();
   const absl::Status status = request.registered->Write([&] {

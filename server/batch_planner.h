@@ -34,12 +34,12 @@ class BatchPlanner {
   // kGenerationMismatch when the job has ended; kStoreFailed; kInternal when
   // the checker refuses our plan. Plans and blocks on storage: never on a gRPC
   // thread.
-  PlanResult Answer(const BatchRequest& request) const;
+  PlanOutcome Answer(const BatchRequest& request) const;
 
   // `plan`, if the request is the one that it was committed for; else
   // kPlanConflict.
-  static PlanResult Standing(const BatchRequest& request,
-                             std::shared_ptr<const CommittedPlan> plan);
+  static PlanOutcome Standing(const BatchRequest& request,
+                              std::shared_ptr<const CommittedPlan> plan);
 
   // The committed plan in the store; nullptr if there is none. Errors:
   // kStoreFailed, kInternal.
@@ -47,8 +47,8 @@ class BatchPlanner {
       const PlanKey& key, int64_t generation) const;
 
  private:
-  PlanResult MakeAndCheck(const BatchRequest& request) const;
-  PlanResult Commit(const BatchRequest& request, PlanAnswer answer) const;
+  PlanOutcome MakeAndCheck(const BatchRequest& request) const;
+  PlanOutcome Commit(const BatchRequest& request, PlanAnswer answer) const;
 
   PlanStore* const store_;
   const int64_t kept_steps_;

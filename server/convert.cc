@@ -83,6 +83,26 @@ PlanSummary SummaryFromProto(const v1::PlanSummary& proto) {
   return summary;
 }
 
+// The fields before the digest.
+void SetKey(const PlanKey& key, v1::Plan* proto) {
+  proto->set_job(key.job);
+  proto->set_step(key.step);
+  proto->set_attempt(key.attempt);
+}
+
+v1::Plan WithoutDigest(const Plan& plan) {
+  v1::Plan proto;
+  SetKey(plan.key, &proto);
+  proto.set_policy(PolicyToProto(plan.policy));
+  proto.set_calibration_epoch(plan.calibration_epoch);
+  for (const MicroBatchPlan& micro_batch : plan.micro_batches) {
+    MicroBatchToProto(micro_batch, proto.add_micro_batches());
+  }
+  for (Block block : plan.blocks) BlockToProto(block, proto.add_blocks());
+  SummaryToProto(plan.summary, proto.mutable_summary());
+  return proto;
+}
+
 }  // namespace
 
 std::string CanonicalBytes(const google::protobuf::Message& message) {
@@ -96,19 +116,24 @@ std::string CanonicalBytes(const google::protobuf::Message& message) {
 }
 
 v1::Plan PlanToProto(const Plan& plan) {
-  v1::Plan proto;
-  proto.set_job(plan.key.job);
-  proto.set_step(plan.key.step);
-  proto.set_attempt(plan.key.attempt);
-  proto.set_policy(PolicyToProto(plan.policy));
-  proto.set_calibration_epoch(plan.calibration_epoch);
-  for (const MicroBatchPlan& micro_batch : plan.micro_batches) {
-    MicroBatchToProto(micro_batch, proto.add_micro_batches());
-  }
-  for (Block block : plan.blocks) BlockToProto(block, proto.add_blocks());
-  SummaryToProto(plan.summary, proto.mutable_summary());
+  v1::Plan proto = WithoutDigest(plan);
   proto.set_digest(Sha256Hex(CanonicalBytes(proto)));
   return proto;
+}
+
+EncodedPlan EncodePlan(const Plan& plan) {
+  EncodedPlan encoded{.digest = {},
+                      .bytes = CanonicalBytes(WithoutDigest(plan))};
+  encoded.digest = Sha256Hex(encoded.bytes);
+  // Fields are serialized in the order of their numbers, and a message is the
+  // concatenation of its fields: the digest goes right after the fields before
+  // it.
+  v1::Plan before;
+  SetKey(plan.key, &before);
+  v1::Plan digest;
+  digest.set_digest(encoded.digest);
+  encoded.bytes.insert(before.ByteSizeLong(), CanonicalBytes(digest));
+  return encoded;
 }
 
 absl::StatusOr<Plan> PlanFromProto(const v1::Plan& proto) {

@@ -40,14 +40,21 @@ v1::Policy PolicyToProto(Policy policy);
 // The wire form with its digest set.
 v1::Plan PlanToProto(const Plan& plan);
 
+// The deterministic serialization of that, and its digest. Serializes once.
+struct EncodedPlan {
+  std::string digest;
+  std::string bytes;
+};
+EncodedPlan EncodePlan(const Plan& plan);
+
 // Errors: INVALID_ARGUMENT for what has no native form (unknown policy). Does
 // not check that the plan is legal (CheckPlan does), nor its digest.
 absl::StatusOr<Plan> PlanFromProto(const v1::Plan& plan);
 
 // SHA-256, lower-case hexadecimal, of the deterministic serialization of `plan`
-// with its digest empty. The order of fields on the wire does not matter. Fields
-// that this version does not know count: they come last, as in the bytes of the
-// newer version that wrote them, so that both compute the same.
+// with its digest empty. The order of fields on the wire does not matter.
+// Fields that this version does not know count: they come last, as in the bytes
+// of the newer version that wrote them, so that both compute the same.
 std::string PlanDigest(const v1::Plan& plan);
 
 // SHA-256 of any bytes, lower-case hexadecimal.

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "google/protobuf/stubs/logging.h"
 #include "skrull/server/clock.h"
 #include "skrull/server/options.h"
 #include "skrull/server/planner_server.h"
@@ -49,6 +50,9 @@ int Run(const ServerOptions& options) {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  // Protocol Buffers would write a line to stderr for each malformed string a
+  // client sends; the refusal already says what was wrong.
+  google::protobuf::SetLogHandler(nullptr);
 
   absl::StatusOr<std::unique_ptr<PlannerServer>> server =
       PlannerServer::Create(options, Clock::Real());

@@ -24,20 +24,20 @@ struct PlanAnswer {
   bool committed = false;
 };
 
-using PlanResult = absl::StatusOr<PlanAnswer>;
+using PlanOutcome = absl::StatusOr<PlanAnswer>;
 
 // Thread-safe. Whoever completes it first calls the callback; there is one
 // call, however completion, cancellation and shutdown race.
 class PlanCaller {
  public:
   PlanCaller(std::chrono::steady_clock::time_point deadline,
-             std::function<void(const PlanResult&)> done)
+             std::function<void(const PlanOutcome&)> done)
       : deadline_(deadline), done_(std::move(done)) {}
   PlanCaller(const PlanCaller&) = delete;
   PlanCaller& operator=(const PlanCaller&) = delete;
 
   // Calls the callback, unless it was called before.
-  void Complete(const PlanResult& result) {
+  void Complete(const PlanOutcome& result) {
     if (!completed_.exchange(true)) done_(result);
   }
 
@@ -46,7 +46,7 @@ class PlanCaller {
 
  private:
   const std::chrono::steady_clock::time_point deadline_;
-  const std::function<void(const PlanResult&)> done_;
+  const std::function<void(const PlanOutcome&)> done_;
   std::atomic<bool> completed_ = false;
 };
 

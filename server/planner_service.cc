@@ -92,7 +92,7 @@ steady_clock::time_point WaitDeadline(
                                       backend.options().max_wait_seconds));
   const auto now = backend.clock().MonotonicNow();
   const auto deadline = CallDeadline(context, backend.clock(), longest);
-  const steady_clock::duration margin = std::chrono::milliseconds(50);
+  const steady_clock::duration margin = std::chrono::milliseconds(200);
   return deadline - std::clamp((deadline - now) / 10,
                                steady_clock::duration::zero(), margin);
 }
@@ -184,7 +184,7 @@ grpc::ServerUnaryReactor* PlannerService::PlanBatch(
   }
   const auto caller = std::make_shared<PlanCaller>(
       CallDeadline(*context, backend_->clock(), kNoDeadline),
-      [call, response](const PlanResult& result) {
+      [call, response](const PlanOutcome& result) {
         if (result.ok()) *response = EncodeResponse(*result);
         call->Answer(result.status());
       });

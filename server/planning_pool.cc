@@ -16,7 +16,7 @@ PlanningPool::PlanningPool(int64_t threads, int64_t max_queued,
 
 void PlanningPool::Submit(const std::string& key,
                           std::shared_ptr<PlanCaller> caller,
-                          std::function<PlanResult()> plan) {
+                          std::function<PlanOutcome()> plan) {
   auto flight = std::make_shared<Flight>();
   if (!key.empty()) {
     MutexLock lock(&mutex_);
@@ -58,7 +58,7 @@ void PlanningPool::Run(const std::shared_ptr<Flight>& flight,
     return;
   }
   // Memory can run out on a large batch; that ends the request, not the daemon.
-  PlanResult result = absl::UnknownError("");
+  PlanOutcome result = absl::UnknownError("");
   try {
     result = flight->plan();
   } catch (const std::exception& exception) {
@@ -80,7 +80,7 @@ bool PlanningPool::Wanted(const std::shared_ptr<Flight>& flight) {
 }
 
 void PlanningPool::Land(const std::shared_ptr<Flight>& flight,
-                        const PlanResult& result) {
+                        const PlanOutcome& result) {
   std::vector<std::shared_ptr<PlanCaller>> callers;
   {
     MutexLock lock(&mutex_);

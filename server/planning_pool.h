@@ -38,7 +38,7 @@ class PlanningPool {
   // (kQueueFull with a hint when to try again, kDraining), or is dropped
   // (kDeadlineExceeded), that is the answer; it may come before this returns.
   void Submit(const std::string& key, std::shared_ptr<PlanCaller> caller,
-              std::function<PlanResult()> plan) SKRULL_EXCLUDES(mutex_);
+              std::function<PlanOutcome()> plan) SKRULL_EXCLUDES(mutex_);
 
   // Answers requests that are not being planned yet, and those to come, with
   // kDraining. Idempotent.
@@ -47,7 +47,7 @@ class PlanningPool {
  private:
   struct Flight {
     std::string key;
-    std::function<PlanResult()> plan;
+    std::function<PlanOutcome()> plan;
     std::vector<std::shared_ptr<PlanCaller>> callers;
   };
 
@@ -55,7 +55,7 @@ class PlanningPool {
       SKRULL_EXCLUDES(mutex_);
   // True if some caller waits for it. Else closes the flight to new callers.
   bool Wanted(const std::shared_ptr<Flight>& flight) SKRULL_EXCLUDES(mutex_);
-  void Land(const std::shared_ptr<Flight>& flight, const PlanResult& result)
+  void Land(const std::shared_ptr<Flight>& flight, const PlanOutcome& result)
       SKRULL_EXCLUDES(mutex_);
 
   const Clock* const clock_;

@@ -15,33 +15,9 @@
 #include "skrull/server/metrics.h"
 #include "skrull/server/mutex.h"
 #include "skrull/server/status_util.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define SKRULL_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define SKRULL_TSAN 1
-#endif
-#endif
-
-#ifdef SKRULL_TSAN
-extern "C" void __tsan_acquire(void* address);
-extern "C" void __tsan_release(void* address);
-#endif
+#include "skrull/server/tsan.h"
 
 namespace skrull {
-
-inline void TsanAcquire([[maybe_unused]] void* object) {
-#ifdef SKRULL_TSAN
-  __tsan_acquire(object);
-#endif
-}
-
-inline void TsanRelease([[maybe_unused]] void* object) {
-#ifdef SKRULL_TSAN
-  __tsan_release(object);
-#endif
-}
 
 // Lives through one callback of `reactor`.
 class TsanEdges {
@@ -99,6 +75,7 @@ class UnaryCall : public grpc::ServerUnaryReactor {
     metrics_->CountRpc(method_, status);
     TsanRelease(this);
     Finish(ToGrpcStatus(status));
+    TsanRelease(this);  // an address only: the call may be gone
   }
 
   // Has `gone` called if the caller goes away before it is answered. The call

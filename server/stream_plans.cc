@@ -16,7 +16,8 @@ namespace {
 // faster is held back by flow control.
 constexpr size_t kWindow = 8;
 
-void FillResponse(const PlanResult& result, v1::StreamPlansResponse* response) {
+void FillResponse(const PlanOutcome& result,
+                  v1::StreamPlansResponse* response) {
   if (!result.ok()) {
     *response->mutable_status() = StatusToProto(result.status());
     return;
@@ -38,11 +39,13 @@ void FillResponse(const PlanResult& result, v1::StreamPlansResponse* response) {
 // gRPC may run a callback inside the call that starts an operation, so no lock
 // is held over one. Pump starts operations, on one thread at a time; callbacks
 // record what happened and pump.
-class PlanStream : public grpc::ServerBidiReactor<v1::StreamPlansRequest,
-                                                  v1::StreamPlansResponse>,
-                   public std::enable_shared_from_this<PlanStream> {
+class StreamPlansReactor
+    : public grpc::ServerBidiReactor<v1::StreamPlansRequest,
+                                     v1::StreamPlansResponse>,
+      public std::enable_shared_from_this<StreamPlansReactor> {
  public:
-  PlanStream(PlanStreams* owner, std::chrono::steady_clock::time_point deadline)
+  StreamPlansReactor(PlanStreams* owner,
+                     std::chrono::steady_clock::time_point deadline)
       : owner_(owner), deadline_(deadline) {}
 
   // REQUIRES: called once, after construction.
@@ -111,7 +114,7 @@ class PlanStream : public grpc::ServerBidiReactor<v1::StreamPlansRequest,
     TsanAcquire(this);
     owner_->Remove(this);
     ActiveCalls* const active = owner_->active_;
-    std::shared_ptr<PlanStream> self;
+    std::shared_ptr<StreamPlansReactor> self;
     {
       MutexLock lock(&mutex_);
       self.swap(self_);
@@ -128,7 +131,7 @@ class PlanStream : public grpc::ServerBidiReactor<v1::StreamPlansRequest,
     slot->response.set_attempt(batch.attempt());
     slot->caller = std::make_shared<PlanCaller>(
         deadline_, [self = shared_from_this(),
-                    weak = std::weak_ptr(slot)](const PlanResult& result) {
+                    weak = std::weak_ptr(slot)](const PlanOutcome& result) {
           if (const auto done = weak.lock()) self->Complete(done, result);
         });
     bool gone = false;
@@ -147,7 +150,7 @@ class PlanStream : public grpc::ServerBidiReactor<v1::StreamPlansRequest,
     reading_ = false;
   }
 
-  void Complete(const std::shared_ptr<Slot>& slot, const PlanResult& result) {
+  void Complete(const std::shared_ptr<Slot>& slot, const PlanOutcome& result) {
     if (!result.ok()) {
       owner_->backend_->metrics()->CountRefusal(result.status());
     }
@@ -252,7 +255,7 @@ class PlanStream : public grpc::ServerBidiReactor<v1::StreamPlansRequest,
   v1::StreamPlansRequest request_;  // of the read under way
 
   Mutex mutex_;
-  std::shared_ptr<PlanStream> self_ SKRULL_GUARDED_BY(mutex_);
+  std::shared_ptr<StreamPlansReactor> self_ SKRULL_GUARDED_BY(mutex_);
   // In request order: read, and not yet written.
   std::deque<std::shared_ptr<Slot>> slots_ SKRULL_GUARDED_BY(mutex_);
   // Under way: a read up to its batch's submission, a write, a Pump.
@@ -267,7 +270,7 @@ class PlanStream : public grpc::ServerBidiReactor<v1::StreamPlansRequest,
 
 grpc::ServerBidiReactor<v1::StreamPlansRequest, v1::StreamPlansResponse>*
 PlanStreams::NewStream(std::chrono::steady_clock::time_point deadline) {
-  const auto stream = std::make_shared<PlanStream>(this, deadline);
+  const auto stream = std::make_shared<StreamPlansReactor>(this, deadline);
   bool draining = false;
   {
     MutexLock lock(&mutex_);
@@ -279,7 +282,7 @@ PlanStreams::NewStream(std::chrono::steady_clock::time_point deadline) {
 }
 
 void PlanStreams::StartDrain() {
-  std::vector<std::weak_ptr<PlanStream>> streams;
+  std::vector<std::weak_ptr<StreamPlansReactor>> streams;
   {
     MutexLock lock(&mutex_);
     draining_ = true;
@@ -290,7 +293,7 @@ void PlanStreams::StartDrain() {
   }
 }
 
-void PlanStreams::Remove(PlanStream* stream) {
+void PlanStreams::Remove(StreamPlansReactor* stream) {
   MutexLock lock(&mutex_);
   streams_.erase(stream);
 }

@@ -15,7 +15,7 @@
 
 namespace skrull {
 
-class PlanStream;
+class StreamPlansReactor;
 
 // The open streams. Thread-safe.
 class PlanStreams {
@@ -34,15 +34,15 @@ class PlanStreams {
   void StartDrain() SKRULL_EXCLUDES(mutex_);
 
  private:
-  friend class PlanStream;
+  friend class StreamPlansReactor;
 
-  void Remove(PlanStream* stream) SKRULL_EXCLUDES(mutex_);
+  void Remove(StreamPlansReactor* stream) SKRULL_EXCLUDES(mutex_);
 
   Backend* const backend_;
   ActiveCalls* const active_;
   Mutex mutex_;
   bool draining_ SKRULL_GUARDED_BY(mutex_) = false;
-  std::map<PlanStream*, std::weak_ptr<PlanStream>> streams_
+  std::map<StreamPlansReactor*, std::weak_ptr<StreamPlansReactor>> streams_
       SKRULL_GUARDED_BY(mutex_);
 };
 

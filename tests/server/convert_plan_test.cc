@@ -95,6 +95,9 @@ TEST_CASE("PlanToProto: any plan survives the wire, digest included",
   CHECK(received.digest() == proto.digest());
   CHECK(PlanDigest(received) == proto.digest());
   CHECK(PlanDigest(proto) == PlanToProto(plan).digest());
+  const EncodedPlan encoded = EncodePlan(plan);
+  CHECK(encoded.digest == proto.digest());
+  CHECK(encoded.bytes == CanonicalBytes(proto));
 }
 
 TEST_CASE("PlanToProto: a planned batch is legal after the wire",

@@ -92,6 +92,7 @@ TEST_CASE("PlanDirectory: a commit answers its own step's waits",
   TestWait late(f.registered, 1);
   CHECK_FALSE(f.plans.Wait(late.wait));
   CHECK(*late.plan.get() == plan);
+  f.plans.Drain();
 }
 
 TEST_CASE(
@@ -131,6 +132,7 @@ TEST_CASE("PlanDirectory: deadlines end waits in their order",
   CHECK(std::string(status.message()).find("step 1") != std::string::npos);
   CHECK(steady_clock::now() >= now + std::chrono::milliseconds(50));
   CHECK(never.answers == 0);
+  f.plans.Drain();
 }
 
 TEST_CASE("PlanDirectory: a bound on waits, and none after a drain",

@@ -24,7 +24,7 @@ ErrorReason ReasonOf(const absl::Status& status) {
 struct TestCaller {
   explicit TestCaller(steady_clock::time_point deadline = kNever)
       : caller(std::make_shared<PlanCaller>(
-            deadline, [this](const PlanResult& result) {
+            deadline, [this](const PlanOutcome& result) {
               ++answers;
               promise.set_value(result.status());
             })) {}
@@ -39,7 +39,7 @@ struct TestCaller {
 class Blocker {
  public:
   explicit Blocker(PlanningPool* pool) {
-    pool->Submit("", caller_.caller, [this]() -> PlanResult {
+    pool->Submit("", caller_.caller, [this]() -> PlanOutcome {
       running_.count_down();
       release_.wait();
       return PlanAnswer();
@@ -66,8 +66,8 @@ struct Fixture {
   PlanningPool pool{1, 4, Clock::Real(), &metrics};
   std::atomic<int> planned = 0;
 
-  std::function<PlanResult()> Plan() {
-    return [this]() -> PlanResult {
+  std::function<PlanOutcome()> Plan() {
+    return [this]() -> PlanOutcome {
       ++planned;
       return PlanAnswer();
     };
@@ -172,7 +172,7 @@ TEST_CASE("PlanningPool: an exception ends the request, not the daemon",
   Fixture f;
   TestCaller caller;
   f.pool.Submit("a", caller.caller,
-                []() -> PlanResult { throw std::bad_alloc(); });
+                []() -> PlanOutcome { throw std::bad_alloc(); });
   CHECK(ReasonOf(caller.status.get()) == ErrorReason::kInternal);
 }
 
@@ -193,7 +193,7 @@ TEST_CASE("PlanningPool: many threads, each caller is answered once",
         for (int i = 0; i < kCalls; ++i) {
           TestCaller& caller = *callers[static_cast<size_t>(t * kCalls + i)];
           pool.Submit(std::to_string(i % 7), caller.caller,
-                      []() -> PlanResult { return PlanAnswer(); });
+                      []() -> PlanOutcome { return PlanAnswer(); });
           if (i % 3 == 0) {
             caller.caller->Complete(
                 MakeError({.reason = ErrorReason::kCancelled}, "gone"));

@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "skrull/server/tsan.h"
+
 namespace skrull::testing {
 namespace {
 
@@ -114,8 +116,10 @@ std::unique_ptr<Pending<v1::PlanBatchResponse>> Client::StartPlan(
   auto pending = std::make_unique<Pending<v1::PlanBatchResponse>>();
   SetTimeout(&pending->context, timeout);
   // gRPC reads the request before the call returns.
+  TsanRelease(pending.get());
   stub_->async()->PlanBatch(&pending->context, &request, &pending->response,
                             [raw = pending.get()](const grpc::Status& status) {
+                              TsanAcquire(raw);
                               raw->promise.set_value(status);
                             });
   return pending;
@@ -130,9 +134,11 @@ std::unique_ptr<Pending<v1::RankPlan>> Client::StartRankPlan(
   request.set_job(job);
   request.set_step(step);
   request.set_rank(rank);
+  TsanRelease(pending.get());
   stub_->async()->GetRankPlan(
       &pending->context, &request, &pending->response,
       [raw = pending.get()](const grpc::Status& status) {
+        TsanAcquire(raw);
         raw->promise.set_value(status);
       });
   return pending;
