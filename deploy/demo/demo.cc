@@ -71,7 +71,8 @@ absl::StatusOr<Outcome> Run(PlannerClient& client, const Workload& workload) {
     PolicySum* sum;
   } policies[] = {{"POLICY_SKRULL", &outcome.skrull},
                   {"POLICY_STATIC_CP", &outcome.static_cp},
-                  {"POLICY_PACKED_STATIC_CP", &outcome.packed_static_cp}};
+                  {"POLICY_PACKED_STATIC_CP", &outcome.packed_static_cp},
+                  {"POLICY_OPTIMIZED", &outcome.optimized}};
 
   const auto count = static_cast<int64_t>(workload.lengths.size());
   for (int64_t step = 0; step < workload.max_batches; ++step) {

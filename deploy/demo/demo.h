@@ -39,6 +39,7 @@ struct Outcome {
   PolicySum static_cp;
   PolicySum packed_static_cp;
   PolicySum skrull;
+  PolicySum optimized;
   int64_t refused_batches = 0;
   std::string refusal;  // batch and reason of the first one
 };

@@ -54,9 +54,9 @@ double Median(std::vector<double> values) {
 }
 
 Row Header() {
-  return {"lengths",      "job",        "static CP", "packed CP",
-          "skrull",       "speed-up",   "sharded",   "micro-batches",
-          "fullest rank", "planned in", "refused"};
+  return {"lengths",       "job",          "static CP",  "packed CP",
+          "skrull",        "speed-up",     "optimized",  "sharded",
+          "micro-batches", "fullest rank", "planned in", "refused"};
 }
 
 Row ToRow(const Workload& workload, const Outcome& outcome) {
@@ -83,6 +83,8 @@ Row ToRow(const Workload& workload, const Outcome& outcome) {
   row.push_back(absl::StrFormat("%.2f s", per_batch(skrull.predicted_seconds)));
   row.push_back(absl::StrFormat(
       "%.2fx", outcome.static_cp.predicted_seconds / skrull.predicted_seconds));
+  row.push_back(absl::StrFormat(
+      "%.2f s", per_batch(outcome.optimized.predicted_seconds)));
   row.push_back(absl::StrFormat(
       "%.1f%%", share(skrull.sharded_token_count, outcome.token_count)));
   row.push_back(absl::StrFormat(
@@ -147,7 +149,7 @@ int Main(const std::vector<std::string>& arguments) {
     absl::StatusOr<Outcome> outcome = Run(**client, *workload);
     if (!outcome.ok()) return Fail(workload->list_name, outcome.status());
     rows.push_back(ToRow(*workload, *outcome));
-    plans += 3 * outcome->planned_batches;
+    plans += 4 * outcome->planned_batches;
     if (!outcome->refusal.empty()) {
       refusals.push_back(workload->list_name + ", " + workload->job_name +
                          ", " + outcome->refusal);

@@ -19,7 +19,8 @@ namespace skrull {
 namespace {
 
 // The paper's Qwen2.5-0.5B job on any pool.
-Job PaperJob(int32_t dp_size, int32_t cp_size) {
+Job PaperJob(int32_t dp_size, int32_t cp_size,
+             BlockScope scope = BlockScope::kGroup) {
   JobSpec spec;
   spec.model.hidden_size = 896;
   spec.model.layer_count = 24;
@@ -28,6 +29,7 @@ Job PaperJob(int32_t dp_size, int32_t cp_size) {
   spec.parallelism.dp_size = dp_size;
   spec.parallelism.cp_size = cp_size;
   spec.parallelism.ranks_per_node = 8;
+  spec.parallelism.block_scope = scope;
   spec.memory.bucket_size_tokens = 26624;
   spec.cost.seconds_per_micro_batch = 0.035;
   spec.cost.intra_node.seconds_per_collective = 4.1e-5;
@@ -56,8 +58,8 @@ std::vector<int64_t> Lengths(const std::string& list, int64_t count,
 }
 
 void Plan(benchmark::State& state, const std::string& list, Policy policy,
-          int32_t dp_size, int32_t cp_size) {
-  const Job job = PaperJob(dp_size, cp_size);
+          int32_t dp_size, int32_t cp_size, BlockScope scope) {
+  const Job job = PaperJob(dp_size, cp_size, scope);
   const std::vector<int64_t> lengths = Lengths(list, state.range(0), job);
   const auto plan = MakePlan(job, lengths, {.key = {}, .policy = policy});
   if (!plan.ok() || !CheckPlan(job, lengths, *plan).ok()) {
@@ -90,15 +92,33 @@ void RegisterAll() {
     for (const Policy policy : AllPolicies()) {
       benchmark::RegisterBenchmark(
           ("Plan/" + PolicyName(policy) + "/" + list + "/dp4_cp8").c_str(),
-          [=](benchmark::State& state) { Plan(state, list, policy, 4, 8); })
+          [=](benchmark::State& state) {
+            Plan(state, list, policy, 4, 8, BlockScope::kGroup);
+          })
           ->Arg(256)
+          ->Unit(benchmark::kMicrosecond);
+    }
+    // The optimizer with blocks across DP ranks, on growing pools.
+    const struct {
+      int32_t dp_size, cp_size;
+      int64_t count;
+    } pools[] = {{4, 8, 256}, {64, 8, 4096}, {128, 16, 65536}};
+    for (const auto& [dp_size, cp_size, count] : pools) {
+      benchmark::RegisterBenchmark(
+          ("Pool/POLICY_OPTIMIZED/" + list + "/dp" + std::to_string(dp_size) +
+           "_cp" + std::to_string(cp_size))
+              .c_str(),
+          [=, dp = dp_size, cp = cp_size](benchmark::State& state) {
+            Plan(state, list, Policy::kOptimized, dp, cp, BlockScope::kPool);
+          })
+          ->Arg(count)
           ->Unit(benchmark::kMicrosecond);
     }
     // One pool for all sizes, so that only the batch grows.
     benchmark::RegisterBenchmark(
         ("Growth/POLICY_SKRULL/" + list + "/dp128_cp16").c_str(),
         [=](benchmark::State& state) {
-          Plan(state, list, Policy::kSkrull, 128, 16);
+          Plan(state, list, Policy::kSkrull, 128, 16, BlockScope::kGroup);
         })
         ->RangeMultiplier(4)
         ->Range(256, 65536)

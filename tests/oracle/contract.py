@@ -6,7 +6,8 @@ import struct
 
 MAX_TOKENS = 2**31 - 1
 POLICIES = {"POLICY_SKRULL": 1, "POLICY_STATIC_CP": 2,
-            "POLICY_PACKED_STATIC_CP": 3}
+            "POLICY_PACKED_STATIC_CP": 3,
+            "POLICY_OPTIMIZED": 4}
 
 
 class Violation(Exception):

@@ -111,5 +111,6 @@ def cases(count, seed):
         lengths = random_lengths(rng, dp, cp, bucket, scope)
         batch = rng.choice([len(lengths), rng.randint(1, len(lengths))])
         policy = rng.choice([None, "POLICY_SKRULL", "POLICY_STATIC_CP",
-                             "POLICY_PACKED_STATIC_CP"])
+                             "POLICY_PACKED_STATIC_CP",
+                             "POLICY_OPTIMIZED"])
         yield f"--seed {seed}, run {index}", text, lengths, batch, policy

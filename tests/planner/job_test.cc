@@ -67,6 +67,10 @@ std::vector<BadField> BadFields() {
     add("memory.max_sequences_per_micro_batch",
         [=](JobSpec& s) { s.memory.max_sequences_per_micro_batch = value; });
   }
+  for (const int64_t value : {int64_t{-1}, int64_t{10'000'001}}) {
+    add("optimizer.search_steps",
+        [=](JobSpec& s) { s.optimizer.search_steps = value; });
+  }
   add("model.hidden_size", [](JobSpec& s) { s.model.hidden_size.reset(); });
   add("model.layer_count", [](JobSpec& s) { s.model.layer_count.reset(); });
   for (const int32_t value : {0, -1, INT32_MIN}) {
@@ -353,7 +357,8 @@ TEST_CASE("Job: names of policies", "[planner][job]") {
   std::vector<std::string> names;
   for (const Policy policy : AllPolicies()) names.push_back(PolicyName(policy));
   CHECK(names == std::vector<std::string>{"POLICY_SKRULL", "POLICY_STATIC_CP",
-                                          "POLICY_PACKED_STATIC_CP"});
+                                          "POLICY_PACKED_STATIC_CP",
+                                          "POLICY_OPTIMIZED"});
 }
 
 }  // namespace

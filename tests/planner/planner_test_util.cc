@@ -231,6 +231,9 @@ std::string ToText(const JobSpec& spec) {
   integer("static_bytes", spec.memory.static_bytes);
   integer("max_sequences_per_micro_batch",
           spec.memory.max_sequences_per_micro_batch);
+  if (spec.optimizer.search_steps != OptimizerSpec{}.search_steps) {
+    integer("search_steps", spec.optimizer.search_steps);
+  }
   const auto real = [&](const char* name, double value) {
     out << " " << name << "=" << Number(value);
   };

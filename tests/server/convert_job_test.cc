@@ -70,6 +70,7 @@ v1::JobSpec FullSpec() {
              }
            }
            policy: POLICY_PACKED_STATIC_CP
+           optimizer { search_steps: 77 }
            labels { key: "owner" value: "tests" }
          )pb")
       .value();
@@ -256,6 +257,7 @@ TEST_CASE("JobFromProto: carries every value over", "[server][convert]") {
   CHECK(job.layer_count() == 2);
   CHECK(job.bucket_size() == 100);
   CHECK(job.max_sequences_per_micro_batch() == 50);
+  CHECK(job.search_steps() == 77);
   CHECK(job.bytes_per_token() == 10);
   CHECK(job.gather_bytes_per_token() == 1);
   CHECK(job.byte_budget() == Approx(80000000 * 0.9 - 1000));
@@ -293,6 +295,7 @@ TEST_CASE("JobFromProto: what is unset has the native spec's default",
   CHECK(job.parallelism().block_scope == BlockScope::kGroup);
   CHECK(!job.parallelism().uniform_micro_batch_count);
   CHECK(job.policy() == Policy::kSkrull);
+  CHECK(job.search_steps() == defaults.optimizer.search_steps);
   CHECK(job.max_sequences_per_micro_batch() == 65535);
   CHECK(job.cost().flops_formula == FlopsFormula::kPaper);
   CHECK(job.cost().overlap_scope == OverlapScope::kLayer);
