@@ -13,14 +13,24 @@
 namespace skrull {
 namespace {
 
+// Of all parts together: each takes about a second. A batch that exceeds the
+// first is left to the other policies' plans; a larger search_steps is cut.
+constexpr double kMostConstructionCost = 3e7;
+constexpr int64_t kMostSearchSteps = 10'000'000;
+
 // The parts' micro-batches side by side; empty if some part has none.
 std::vector<MicroBatchPlan> SearchParts(const Job& job, const CostModel& cost,
                                         std::span<const int64_t> lengths) {
+  const std::vector<Part> parts = SplitIntoParts(job, cost, lengths);
+  const auto count = std::ssize(parts);
+  const SearchLimits limits{
+      .construction_cost = kMostConstructionCost / static_cast<double>(count),
+      .search_steps = std::min(job.search_steps(), kMostSearchSteps / count)};
   std::vector<MicroBatchPlan> all;
-  for (const Part& part : SplitIntoParts(job, cost, lengths)) {
+  for (const Part& part : parts) {
     if (part.descending.empty()) continue;
     const std::vector<MicroBatchPlan> found =
-        SearchPart(job, cost, lengths, part);
+        SearchPart(job, cost, lengths, part, limits);
     if (found.empty()) return {};
     all.resize(std::max(all.size(), found.size()));
     for (size_t i = 0; i < found.size(); ++i) {

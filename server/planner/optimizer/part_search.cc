@@ -18,14 +18,15 @@ constexpr double kCloseEnough = 1.002;
 // sharding all that exceeds an even share to leaving sequences whole; on the
 // lists of the benchmarks each is the best one for some batches.
 constexpr double kStretches[] = {1.0, 1.03, 1.08, 1.2, 1.5};
-// Beyond this a construction takes seconds; the other policies' plans remain.
-constexpr double kMostCost = 1e9;
+// A slot takes about 200 bytes: the state of a part stays below 200 MB.
+constexpr int64_t kMostSlots = int64_t{1} << 20;
 
 class PartSearch {
  public:
   PartSearch(const Job& job, const CostModel& cost,
-             std::span<const int64_t> lengths, const Part& part)
-      : job_(job), cost_(cost), part_(part) {
+             std::span<const int64_t> lengths, const Part& part,
+             const SearchLimits& limits)
+      : job_(job), cost_(cost), part_(part), limits_(limits) {
     for (const int32_t k : part.descending) {
       lengths_.push_back(lengths[static_cast<size_t>(k)]);
     }
@@ -35,12 +36,20 @@ class PartSearch {
 
   std::vector<MicroBatchPlan> Run() {
     const int64_t ranks = int64_t{part_.dp_ranks} * job_.pool().cp_size;
-    if (ConstructionCost(job_, cost_, lengths_, ranks) > kMostCost) return {};
+    if (FewestMicroBatches(ranks) >= kMostSlots / ranks ||
+        ConstructionCost(job_, cost_, lengths_, ranks) >
+            limits_.construction_cost) {
+      return {};
+    }
     SearchState state(job_, cost_, lengths_, part_.first_dp_rank,
                       part_.dp_ranks);
+    // Every sequence is put on a whole CP group, and each of its ranks updates
+    // the blocks around it.
+    const double unsharding_cost = static_cast<double>(lengths_.size()) *
+                                   job_.pool().cp_size * state.num_degrees();
     const double even = EvenSeconds(ranks);
     const double total = std::max(even, AloneSeconds(state));
-    const int32_t fewest = FewestMicroBatches(ranks);
+    const auto fewest = static_cast<int32_t>(FewestMicroBatches(ranks));
     for (const int32_t count : {fewest, fewest + 1}) {
       const double close_enough =
           kCloseEnough * (even + count * job_.cost().seconds_per_micro_batch);
@@ -54,7 +63,10 @@ class PartSearch {
         }
         if (best_seconds_ <= close_enough) return std::move(best_);
       }
-      if (ConstructUnsharded(descending_, count, state)) Offer(state);
+      if (unsharding_cost <= limits_.construction_cost &&
+          ConstructUnsharded(descending_, count, state)) {
+        Offer(state);
+      }
       if (best_seconds_ <= close_enough) return std::move(best_);
     }
     if (!best_spots_.empty()) {
@@ -62,7 +74,7 @@ class PartSearch {
       for (const int32_t k : descending_) {
         state.Add(k, best_spots_[static_cast<size_t>(k)]);
       }
-      Refine(job_, job_.search_steps(), state);
+      Refine(job_, limits_.search_steps, state);
       Offer(state);
     }
     return std::move(best_);
@@ -90,11 +102,11 @@ class PartSearch {
     return least;
   }
 
-  int32_t FewestMicroBatches(int64_t ranks) const {
+  int64_t FewestMicroBatches(int64_t ranks) const {
     const int64_t tokens =
         std::accumulate(lengths_.begin(), lengths_.end(), int64_t{0});
     const int64_t room = job_.bucket_size() * ranks;
-    return static_cast<int32_t>((tokens + room - 1) / room);
+    return (tokens + room - 1) / room;
   }
 
   // Keeps the state if it is the fastest so far.
@@ -116,6 +128,7 @@ class PartSearch {
   const Job& job_;
   const CostModel& cost_;
   const Part& part_;
+  const SearchLimits limits_;
   std::vector<int64_t> lengths_;     // of the part, descending
   std::vector<int32_t> descending_;  // its sequences: 0, 1, ...
   std::vector<MicroBatchPlan> best_;
@@ -128,8 +141,9 @@ class PartSearch {
 
 std::vector<MicroBatchPlan> SearchPart(const Job& job, const CostModel& cost,
                                        std::span<const int64_t> lengths,
-                                       const Part& part) {
-  return PartSearch(job, cost, lengths, part).Run();
+                                       const Part& part,
+                                       const SearchLimits& limits) {
+  return PartSearch(job, cost, lengths, part, limits).Run();
 }
 
 }  // namespace skrull

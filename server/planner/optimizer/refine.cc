@@ -12,10 +12,13 @@ namespace {
 // time: keeps the search from ending in rounding noise.
 constexpr double kLeastGain = 1e-6;
 
+// Steps that reading so many slots counts as.
+int64_t StepsOf(int64_t slots) { return 1 + slots / 32; }
+
 class Refiner {
  public:
-  Refiner(const Job& job, int64_t most_trials, SearchState& state)
-      : most_trials_(most_trials), state_(state), timeline_(job, state) {}
+  Refiner(const Job& job, int64_t most_steps, SearchState& state)
+      : most_steps_(most_steps), state_(state), timeline_(job, state) {}
 
   int64_t Run() {
     std::vector<char> stuck;
@@ -24,7 +27,9 @@ class Refiner {
              static_cast<size_t>(rank);
     };
     stuck.assign(index(state_.micro_batches(), 0), 0);
-    while (trials_ < most_trials_) {
+    const std::ptrdiff_t slots = std::ssize(stuck);
+    while (steps_ < most_steps_) {
+      steps_ += StepsOf(slots);
       // The critical slot that takes longest, of those not stuck.
       int32_t micro_batch = -1;
       int32_t rank = -1;
@@ -49,7 +54,7 @@ class Refiner {
       const Step step = BestStep(micro_batch, rank);
       // A step chosen from some of the candidates would lead elsewhere than the
       // one that a larger budget chooses.
-      if (trials_ >= most_trials_) break;
+      if (steps_ >= most_steps_) break;
       if (step.sequence < 0) {
         stuck[index(micro_batch, rank)] = 1;
         continue;
@@ -58,7 +63,7 @@ class Refiner {
       timeline_.Update();
       std::fill(stuck.begin(), stuck.end(), char{0});
     }
-    return trials_;
+    return steps_;
   }
 
  private:
@@ -99,7 +104,7 @@ class Refiner {
         if (home.degree == 0) TrySwaps(sequence, home, limit, best);
       }
       state_.Add(sequence, home);
-      if (trials_ >= most_trials_) break;
+      if (steps_ >= most_steps_) break;
     }
     return best;
   }
@@ -109,7 +114,7 @@ class Refiner {
     for (int32_t i = 0; i < state_.micro_batches(); ++i) {
       for (int32_t d = 0; d < state_.num_degrees(); ++d) {
         if (!state_.DegreeHolds(d, sequence)) continue;
-        ++trials_;
+        steps_ += StepsOf(state_.ranks());
         const Spot spot = state_.BestSpot(sequence, i, d);
         if (!spot.placed() || spot == home) continue;
         const double over =
@@ -127,7 +132,7 @@ class Refiner {
         const double other_limit = LimitOf(other);
         for (int32_t k = state_.FirstOn(other); k >= 0; k = state_.NextOn(k)) {
           if (state_.length(k) >= state_.length(sequence)) continue;
-          if (++trials_ >= most_trials_) return;
+          if (++steps_ >= most_steps_) return;
           const double left = state_.TrySwap(home, k, -1) - limit;
           if (left >= best.over) continue;
           const double over =
@@ -148,17 +153,17 @@ class Refiner {
     state_.Add(step.sequence, step.to);
   }
 
-  const int64_t most_trials_;
+  const int64_t most_steps_;
   SearchState& state_;
   Timeline timeline_;
-  int64_t trials_ = 0;
+  int64_t steps_ = 0;
   std::vector<int32_t> on_slot_;
 };
 
 }  // namespace
 
-int64_t Refine(const Job& job, int64_t trials, SearchState& state) {
-  return Refiner(job, trials, state).Run();
+int64_t Refine(const Job& job, int64_t steps, SearchState& state) {
+  return Refiner(job, steps, state).Run();
 }
 
 }  // namespace skrull

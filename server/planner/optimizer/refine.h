@@ -14,8 +14,9 @@ namespace skrull {
 // micro-batch, or a local one is swapped with a shorter local one elsewhere. A
 // step is taken only if no slot it touches is then critical; ties go to the
 // first found. Ends when no critical slot has such a step, or after about
-// `trials` trials, of O(block) each. Returns the trials made.
-int64_t Refine(const Job& job, int64_t trials, SearchState& state);
+// `steps` steps of search: a trial, and a look for the next critical slot,
+// count as one for every 32 slots they read. Returns the steps made.
+int64_t Refine(const Job& job, int64_t steps, SearchState& state);
 
 }  // namespace skrull
 
