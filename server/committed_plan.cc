@@ -103,7 +103,8 @@ RankPlan CommittedPlan::Share(int32_t rank) const {
                .micro_batches = {},
                .blocks = plan_.blocks,
                .batch_token_count = index_.token_count,
-               .predicted_seconds = plan_.summary.predicted_seconds};
+               .predicted_seconds = plan_.summary.predicted_seconds,
+               .chunk_plan = {}};
   out.micro_batches.reserve(plan_.micro_batches.size());
   std::vector<int32_t> positions;
   std::vector<SequencePlacement> mine;

@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "skrull/planner/error.h"
@@ -57,6 +59,78 @@ void RangeToProto(TokenRange range, v1::TokenRange* proto) {
   proto->set_end(range.end);
 }
 
+v1::Bottleneck BottleneckToProto(Bottleneck bottleneck) {
+  switch (bottleneck) {
+    case Bottleneck::kUnspecified:
+      break;
+    case Bottleneck::kWork:
+      return v1::BOTTLENECK_WORK;
+    case Bottleneck::kSequence:
+      return v1::BOTTLENECK_SEQUENCE;
+    case Bottleneck::kExchange:
+      return v1::BOTTLENECK_EXCHANGE;
+    case Bottleneck::kOverhead:
+      return v1::BOTTLENECK_OVERHEAD;
+    case Bottleneck::kPlacement:
+      return v1::BOTTLENECK_PLACEMENT;
+  }
+  return v1::BOTTLENECK_UNSPECIFIED;
+}
+
+absl::StatusOr<Bottleneck> BottleneckFromProto(v1::Bottleneck bottleneck) {
+  switch (bottleneck) {
+    case v1::BOTTLENECK_UNSPECIFIED:
+      return Bottleneck::kUnspecified;
+    case v1::BOTTLENECK_WORK:
+      return Bottleneck::kWork;
+    case v1::BOTTLENECK_SEQUENCE:
+      return Bottleneck::kSequence;
+    case v1::BOTTLENECK_EXCHANGE:
+      return Bottleneck::kExchange;
+    case v1::BOTTLENECK_OVERHEAD:
+      return Bottleneck::kOverhead;
+    case v1::BOTTLENECK_PLACEMENT:
+      return Bottleneck::kPlacement;
+    default:
+      return FieldError("summary.explanation.bottleneck",
+                        absl::StrCat("unknown value ", bottleneck));
+  }
+}
+
+void ExplanationToProto(const Explanation& explanation,
+                        v1::Explanation* proto) {
+  proto->set_bottleneck(BottleneckToProto(explanation.bottleneck));
+  proto->set_rank(explanation.rank);
+  proto->set_sequence(explanation.sequence);
+  proto->set_sequence_share(explanation.sequence_share);
+  for (const WhatIf& what_if : explanation.what_ifs) {
+    v1::WhatIf* out = proto->add_what_ifs();
+    out->set_field(what_if.field);
+    out->set_value(what_if.value);
+    out->set_lower_bound_seconds(what_if.lower_bound_seconds);
+  }
+  proto->set_text(explanation.text);
+}
+
+absl::StatusOr<Explanation> ExplanationFromProto(const v1::Explanation& proto) {
+  absl::StatusOr<Bottleneck> bottleneck =
+      BottleneckFromProto(proto.bottleneck());
+  if (!bottleneck.ok()) return bottleneck.status();
+  Explanation explanation{.bottleneck = *bottleneck,
+                          .rank = proto.rank(),
+                          .sequence = proto.sequence(),
+                          .sequence_share = proto.sequence_share(),
+                          .what_ifs = {},
+                          .text = proto.text()};
+  for (const v1::WhatIf& what_if : proto.what_ifs()) {
+    explanation.what_ifs.push_back(
+        {.field = what_if.field(),
+         .value = what_if.value(),
+         .lower_bound_seconds = what_if.lower_bound_seconds()});
+  }
+  return explanation;
+}
+
 void SummaryToProto(const PlanSummary& summary, v1::PlanSummary* proto) {
   proto->set_predicted_seconds(summary.predicted_seconds);
   proto->set_lower_bound_seconds(summary.lower_bound_seconds);
@@ -67,9 +141,14 @@ void SummaryToProto(const PlanSummary& summary, v1::PlanSummary* proto) {
   proto->set_max_rank_tokens(summary.max_rank_tokens);
   proto->set_dp_imbalance(summary.dp_imbalance);
   proto->set_rank_imbalance(summary.rank_imbalance);
+  proto->set_pipeline_seconds(summary.pipeline_seconds);
+  proto->set_pipeline_bubble(summary.pipeline_bubble);
+  if (summary.explanation) {
+    ExplanationToProto(*summary.explanation, proto->mutable_explanation());
+  }
 }
 
-PlanSummary SummaryFromProto(const v1::PlanSummary& proto) {
+absl::StatusOr<PlanSummary> SummaryFromProto(const v1::PlanSummary& proto) {
   PlanSummary summary;
   summary.predicted_seconds = proto.predicted_seconds();
   summary.lower_bound_seconds = proto.lower_bound_seconds();
@@ -80,6 +159,14 @@ PlanSummary SummaryFromProto(const v1::PlanSummary& proto) {
   summary.max_rank_tokens = proto.max_rank_tokens();
   summary.dp_imbalance = proto.dp_imbalance();
   summary.rank_imbalance = proto.rank_imbalance();
+  summary.pipeline_seconds = proto.pipeline_seconds();
+  summary.pipeline_bubble = proto.pipeline_bubble();
+  if (proto.has_explanation()) {
+    absl::StatusOr<Explanation> explanation =
+        ExplanationFromProto(proto.explanation());
+    if (!explanation.ok()) return explanation.status();
+    summary.explanation = *std::move(explanation);
+  }
   return summary;
 }
 
@@ -156,7 +243,9 @@ absl::StatusOr<Plan> PlanFromProto(const v1::Plan& proto) {
     plan.blocks.push_back(
         {.first_rank = block.first_rank(), .degree = block.degree()});
   }
-  plan.summary = SummaryFromProto(proto.summary());
+  absl::StatusOr<PlanSummary> summary = SummaryFromProto(proto.summary());
+  if (!summary.ok()) return summary.status();
+  plan.summary = *std::move(summary);
   return plan;
 }
 

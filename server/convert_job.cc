@@ -161,6 +161,9 @@ absl::StatusOr<CostSpec> CostFromProto(const v1::CostSpec& proto) {
   if (proto.has_bytes_per_element()) {
     cost.bytes_per_element = proto.bytes_per_element();
   }
+  if (proto.has_backward_forward_ratio()) {
+    cost.backward_forward_ratio = proto.backward_forward_ratio();
+  }
   cost.intra_node = LinkCostFromProto(proto.intra_node());
   if (proto.has_inter_node()) {
     cost.inter_node = LinkCostFromProto(proto.inter_node());
@@ -219,6 +222,14 @@ absl::StatusOr<std::optional<Policy>> PolicyFromProto(
       return std::optional<Policy>(Policy::kPackedStaticCp);
     case v1::POLICY_OPTIMIZED:
       return std::optional<Policy>(Policy::kOptimized);
+    case v1::POLICY_DACP_ONLY:
+      return std::optional<Policy>(Policy::kDacpOnly);
+    case v1::POLICY_ROUND_ROBIN:
+      return std::optional<Policy>(Policy::kRoundRobin);
+    case v1::POLICY_SORTED:
+      return std::optional<Policy>(Policy::kSorted);
+    case v1::POLICY_CHUNK_FLOW:
+      return std::optional<Policy>(Policy::kChunkFlow);
     default:
       return UnknownEnumValue(field, policy);
   }
@@ -234,6 +245,14 @@ v1::Policy PolicyToProto(Policy policy) {
       return v1::POLICY_PACKED_STATIC_CP;
     case Policy::kOptimized:
       return v1::POLICY_OPTIMIZED;
+    case Policy::kDacpOnly:
+      return v1::POLICY_DACP_ONLY;
+    case Policy::kRoundRobin:
+      return v1::POLICY_ROUND_ROBIN;
+    case Policy::kSorted:
+      return v1::POLICY_SORTED;
+    case Policy::kChunkFlow:
+      return v1::POLICY_CHUNK_FLOW;
   }
   return v1::POLICY_UNSPECIFIED;
 }
@@ -251,6 +270,15 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& proto) {
   spec.cost = *std::move(cost);
   if (proto.optimizer().has_search_steps()) {
     spec.optimizer.search_steps = proto.optimizer().search_steps();
+  }
+  if (proto.heuristic().has_roll_back()) {
+    spec.heuristic.roll_back = proto.heuristic().roll_back();
+  }
+  if (proto.chunk_flow().has_chunk_size_tokens()) {
+    spec.chunk_flow.chunk_size_tokens = proto.chunk_flow().chunk_size_tokens();
+  }
+  if (proto.chunk_flow().has_retained_chunks()) {
+    spec.chunk_flow.retained_chunks = proto.chunk_flow().retained_chunks();
   }
   absl::StatusOr<std::optional<Policy>> policy =
       PolicyFromProto(proto.policy(), "policy");

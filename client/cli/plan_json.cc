@@ -112,10 +112,15 @@ void AppendValue(const Message& message, const FieldDescriptor& field,
 
 void AppendJson(const Message& message, std::string* out) {
   const google::protobuf::Descriptor& type = *message.GetDescriptor();
-  out->push_back('{');
+  const char* separator = "{";
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
-    absl::StrAppend(out, i > 0 ? "," : "", "\"", field.name(), "\":");
+    if (!field.is_repeated() && field.message_type() != nullptr &&
+        !message.GetReflection()->HasField(message, &field)) {
+      continue;
+    }
+    absl::StrAppend(out, separator, "\"", field.name(), "\":");
+    separator = ",";
     if (!field.is_repeated()) {
       AppendValue(message, field, 0, out);
       continue;
@@ -128,7 +133,7 @@ void AppendJson(const Message& message, std::string* out) {
     }
     out->push_back(']');
   }
-  out->push_back('}');
+  absl::StrAppend(out, *separator == '{' ? "{}" : "}");
 }
 
 std::string RefusalJson(int64_t batch, const absl::Status& status) {

@@ -12,8 +12,9 @@
 
 namespace skrull::cli {
 
-// Appends `message` as one JSON object: every field, also when it is zero, in
-// the order of the .proto file and under its name there; 64-bit integers as
+// Appends `message` as one JSON object: every field, also when it is zero
+// (messages that are not set are left out), in the order of the .proto file and
+// under its name there; 64-bit integers as
 // numbers, enums by name, doubles in the shortest form that reads back the
 // same. protobuf's own JSON parser reads it. Map fields are not supported
 // (plans have none). O(size).

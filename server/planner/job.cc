@@ -106,7 +106,7 @@ void CheckParallelism(const ParallelismSpec& p, FieldChecker& check) {
   check.Integer("parallelism.dp_size", p.dp_size, 1, kMax);
   check.Integer("parallelism.cp_size", p.cp_size, 1, kMax);
   check.Integer("parallelism.tp_size", p.tp_size, 1, kMax);
-  check.Integer("parallelism.pp_size", p.pp_size, 1, kMax);
+  check.Integer("parallelism.pp_size", p.pp_size, 1, Job::kMaxStages);
   check.Integer("parallelism.ranks_per_node", p.ranks_per_node, 0, kMax);
   const int64_t ranks = int64_t{p.dp_size} * p.cp_size;
   if (ranks > Job::kMaxRanks) {
@@ -174,6 +174,7 @@ void CheckCost(const CostSpec& c, FieldChecker& check) {
   check.Number("cost.efficiency_half_tokens", c.efficiency_half_tokens, false);
   check.Number("cost.collectives_per_layer", c.collectives_per_layer, false);
   check.Number("cost.bytes_per_element", c.bytes_per_element, true);
+  check.Number("cost.backward_forward_ratio", c.backward_forward_ratio, true);
   CheckLink("cost.intra_node", c.intra_node, check);
   if (c.inter_node) CheckLink("cost.inter_node", *c.inter_node, check);
 }
@@ -210,6 +211,14 @@ std::string PolicyName(Policy policy) {
       return "POLICY_PACKED_STATIC_CP";
     case Policy::kOptimized:
       return "POLICY_OPTIMIZED";
+    case Policy::kDacpOnly:
+      return "POLICY_DACP_ONLY";
+    case Policy::kRoundRobin:
+      return "POLICY_ROUND_ROBIN";
+    case Policy::kSorted:
+      return "POLICY_SORTED";
+    case Policy::kChunkFlow:
+      return "POLICY_CHUNK_FLOW";
   }
   return "POLICY_UNSPECIFIED";
 }
@@ -228,6 +237,13 @@ absl::StatusOr<Job> Job::Create(const JobSpec& spec) {
   CheckCost(spec.cost, check);
   check.Integer("optimizer.search_steps", spec.optimizer.search_steps, 0,
                 kMaxSearchSteps);
+  if (spec.chunk_flow.chunk_size_tokens) {
+    check.Integer("chunk_flow.chunk_size_tokens",
+                  *spec.chunk_flow.chunk_size_tokens, 1,
+                  std::numeric_limits<int32_t>::max());
+  }
+  check.Integer("chunk_flow.retained_chunks", spec.chunk_flow.retained_chunks,
+                1, std::numeric_limits<int32_t>::max());
   if (!check.status().ok()) return check.status();
 
   const ModelSpec& model = job.spec_.model;

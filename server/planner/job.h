@@ -23,6 +23,10 @@ enum class Policy : int8_t {
   kStaticCp,        // every sequence over its whole CP group, one a micro-batch
   kPackedStaticCp,  // the same, packed to the bucket
   kOptimized,       // the best of several constructions, refined
+  kDacpOnly,        // DACP on the trainer's own micro-batches
+  kRoundRobin,      // GDS with Alg. 4 in the place of DACP
+  kSorted,          // static CP over the batch in order of length (LongAlign)
+  kChunkFlow,       // chunks instead of micro-batches (ChunkFlow)
 };
 
 // "POLICY_SKRULL" for kSkrull, and so on: the name on the wire.
@@ -86,10 +90,20 @@ struct CostSpec {
   double bytes_per_element = 2;
   LinkCost intra_node;
   std::optional<LinkCost> inter_node;  // nullopt = as intra_node
+  double backward_forward_ratio = 2;
 };
 
 struct OptimizerSpec {
   int64_t search_steps = 4000;
+};
+
+struct HeuristicSpec {
+  bool roll_back = true;
+};
+
+struct ChunkFlowSpec {
+  std::optional<int64_t> chunk_size_tokens;  // nullopt = the most that fits
+  int64_t retained_chunks = 1;
 };
 
 struct JobSpec {
@@ -98,6 +112,8 @@ struct JobSpec {
   MemorySpec memory;
   CostSpec cost;
   OptimizerSpec optimizer;
+  HeuristicSpec heuristic;
+  ChunkFlowSpec chunk_flow;
   std::optional<Policy> policy;  // nullopt = kSkrull
 };
 
@@ -107,6 +123,8 @@ class Job {
   // Most ranks in a pool: keeps every rank index and row sum well inside its
   // type. The server has its own, lower or equal, limit.
   static constexpr int64_t kMaxRanks = 1 << 20;
+  // Most stages of a pipeline.
+  static constexpr int32_t kMaxStages = 1024;
 
   // Errors: INVALID_ARGUMENT, kFieldInvalid, naming the first field out of
   // range by its proto path, e.g. "parallelism.cp_size".
@@ -122,6 +140,8 @@ class Job {
     return {spec_.parallelism.dp_size, spec_.parallelism.cp_size};
   }
   Policy policy() const { return spec_.policy.value_or(Policy::kSkrull); }
+  const HeuristicSpec& heuristic() const { return spec_.heuristic; }
+  const ChunkFlowSpec& chunk_flow() const { return spec_.chunk_flow; }
   // Trials of POLICY_OPTIMIZED's local search, >= 0.
   int64_t search_steps() const { return spec_.optimizer.search_steps; }
   int64_t layer_count() const { return *spec_.model.layer_count; }

@@ -6,6 +6,24 @@
 
 namespace skrull {
 
+std::string BottleneckName(Bottleneck bottleneck) {
+  switch (bottleneck) {
+    case Bottleneck::kUnspecified:
+      break;
+    case Bottleneck::kWork:
+      return "BOTTLENECK_WORK";
+    case Bottleneck::kSequence:
+      return "BOTTLENECK_SEQUENCE";
+    case Bottleneck::kExchange:
+      return "BOTTLENECK_EXCHANGE";
+    case Bottleneck::kOverhead:
+      return "BOTTLENECK_OVERHEAD";
+    case Bottleneck::kPlacement:
+      return "BOTTLENECK_PLACEMENT";
+  }
+  return "BOTTLENECK_UNSPECIFIED";
+}
+
 void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan) {
   const CostModel cost(job);
   StepClock clock(job, cost);
@@ -51,7 +69,8 @@ RankPlan MakeRankPlan(const Plan& plan, const std::string& digest,
                .micro_batches = {},
                .blocks = plan.blocks,
                .batch_token_count = 0,
-               .predicted_seconds = plan.summary.predicted_seconds};
+               .predicted_seconds = plan.summary.predicted_seconds,
+               .chunk_plan = {}};
   for (const MicroBatchPlan& micro_batch : plan.micro_batches) {
     out.batch_token_count += micro_batch.token_count;
   }

@@ -5,10 +5,12 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "skrull/planner/chunk_plan.h"
 #include "skrull/planner/job.h"
 #include "skrull/planner/layout.h"
 #include "skrull/planner/rank_plan.h"
@@ -26,6 +28,40 @@ struct MicroBatchPlan {
                          const MicroBatchPlan&) = default;
 };
 
+// What keeps a step from being faster: skrull.v1.Bottleneck.
+enum class Bottleneck : int8_t {
+  kUnspecified,
+  kWork,       // the batch's work: the pool is almost always busy
+  kSequence,   // one sequence alone takes almost that long
+  kExchange,   // the same, most of it its exchange
+  kOverhead,   // the micro-batches that memory asks for
+  kPlacement,  // the plan: the batch allows a faster one
+};
+
+// "BOTTLENECK_WORK" for kWork, and so on: the name on the wire.
+std::string BottleneckName(Bottleneck bottleneck);
+
+// A change of the job that would lower the bound.
+struct WhatIf {
+  std::string field;  // path in JobSpec
+  std::string value;
+  double lower_bound_seconds = 0;
+
+  friend bool operator==(const WhatIf&, const WhatIf&) = default;
+};
+
+// Why a step takes as long as it does: skrull.v1.Explanation.
+struct Explanation {
+  Bottleneck bottleneck = Bottleneck::kUnspecified;
+  int32_t rank = 0;           // busy to the end; the lowest of those
+  int32_t sequence = 0;       // takes most of that rank's time
+  double sequence_share = 0;  // its share of predicted_seconds
+  std::vector<WhatIf> what_ifs;
+  std::string text;
+
+  friend bool operator==(const Explanation&, const Explanation&) = default;
+};
+
 struct PlanSummary {
   double predicted_seconds = 0;
   double lower_bound_seconds = 0;
@@ -34,8 +70,11 @@ struct PlanSummary {
   int64_t sharded_token_count = 0;
   int64_t micro_batch_count = 0;
   int64_t max_rank_tokens = 0;
-  double dp_imbalance = 0;    // slowest DP rank's ready time / mean - 1
-  double rank_imbalance = 0;  // busiest rank's compute seconds / mean - 1
+  double dp_imbalance = 0;      // slowest DP rank's ready time / mean - 1
+  double rank_imbalance = 0;    // busiest rank's compute seconds / mean - 1
+  double pipeline_seconds = 0;  // through pp_size stages; 0 if pp_size is 1
+  double pipeline_bubble = 0;   // share of that time the stages idle
+  std::optional<Explanation> explanation;  // set in every finished plan
 
   friend bool operator==(const PlanSummary&, const PlanSummary&) = default;
 };
@@ -57,6 +96,7 @@ struct Plan {
   std::vector<MicroBatchPlan> micro_batches;
   std::vector<Block> blocks;  // distinct, degree > 1, ascending
   PlanSummary summary;
+  std::optional<ChunkPlan> chunk_plan;  // kChunkFlow only
 
   friend bool operator==(const Plan&, const Plan&) = default;
 };

@@ -153,7 +153,8 @@ absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
             .calibration_epoch = options.calibration_epoch,
             .micro_batches = {},
             .blocks = {},
-            .summary = {}};
+            .summary = {},
+            .chunk_plan = {}};
   const int64_t max_micro_batches = kMaxSlots / job.pool().ranks();
   switch (plan.policy) {
     case Policy::kSkrull: {
@@ -181,6 +182,12 @@ absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
       plan.summary.roll_back_count = result.roll_back_count;
       break;
     }
+    case Policy::kDacpOnly:
+    case Policy::kRoundRobin:
+    case Policy::kSorted:
+    case Policy::kChunkFlow:
+      return FieldError("policy", absl::StrCat(PolicyName(plan.policy),
+                                               " is not implemented yet"));
   }
   if (plan.micro_batches.empty() ||
       std::ssize(plan.micro_batches) > max_micro_batches) {

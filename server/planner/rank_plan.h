@@ -4,9 +4,11 @@
 #define SKRULL_SERVER_PLANNER_RANK_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "skrull/planner/chunk_plan.h"
 #include "skrull/planner/layout.h"
 
 namespace skrull {
@@ -37,6 +39,8 @@ struct RankPlan {
   std::vector<Block> blocks;
   int64_t batch_token_count = 0;
   double predicted_seconds = 0;
+  // POLICY_CHUNK_FLOW only; micro_batches is then empty.
+  std::optional<RankChunkPlan> chunk_plan;
 
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };

@@ -84,7 +84,8 @@ TEST_CASE("skrullctl plan: prints every field, zero or not, in order",
   CHECK(keys ==
         "predicted_seconds lower_bound_seconds roll_back_count "
         "sharded_sequence_count sharded_token_count micro_batch_count "
-        "max_rank_tokens dp_imbalance rank_imbalance ");
+        "max_rank_tokens dp_imbalance rank_imbalance pipeline_seconds "
+        "pipeline_bubble ");
   // Case 7: [1,19] on two ranks of 10 is one micro-batch, both sharded.
   CHECK(plan["summary"]["micro_batch_count"] == 1);
   CHECK(plan["summary"]["max_rank_tokens"] == 10);

@@ -18,14 +18,17 @@ std::string Json(const google::protobuf::Message& message) {
 }
 
 TEST_CASE("AppendJson: an empty plan shows every field", "[cli]") {
-  CHECK(Json(v1::Plan()) ==
+  v1::Plan plan;
+  plan.mutable_summary();
+  CHECK(Json(plan) ==
         "{\"job\":\"\",\"step\":0,\"attempt\":0,\"digest\":\"\","
         "\"policy\":\"POLICY_UNSPECIFIED\",\"calibration_epoch\":0,"
         "\"micro_batches\":[],\"blocks\":[],\"summary\":{"
         "\"predicted_seconds\":0,\"lower_bound_seconds\":0,"
         "\"roll_back_count\":0,\"sharded_sequence_count\":0,"
         "\"sharded_token_count\":0,\"micro_batch_count\":0,"
-        "\"max_rank_tokens\":0,\"dp_imbalance\":0,\"rank_imbalance\":0}}");
+        "\"max_rank_tokens\":0,\"dp_imbalance\":0,\"rank_imbalance\":0,"
+        "\"pipeline_seconds\":0,\"pipeline_bubble\":0}}");
 }
 
 TEST_CASE("AppendJson: lists, escapes and whole integers", "[cli]") {
@@ -35,8 +38,7 @@ TEST_CASE("AppendJson: lists, escapes and whole integers", "[cli]") {
   detail.add_indices(std::numeric_limits<int64_t>::min());
   CHECK(Json(detail) ==
         "{\"reason\":\"a \\\"b\\\"\\n\xC3\xA4\",\"field\":\"\",\"indices\":"
-        "[9223372036854775807,-9223372036854775808],\"limit\":0,"
-        "\"retry_after\":{\"seconds\":0,\"nanos\":0}}");
+        "[9223372036854775807,-9223372036854775808],\"limit\":0}");
 }
 
 TEST_CASE("AppendJson: doubles are short and read back the same", "[cli]") {

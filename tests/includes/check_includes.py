@@ -29,7 +29,8 @@ IMPURE_CALL = re.compile(r"\b(fopen|freopen|fputs|fwrite|fprintf|printf|puts|"
 PURE_ABSL = ("absl/algorithm/", "absl/base/attributes.h", "absl/status/",
              "absl/strings/", "absl/types/")
 
-LAYOUT = {"skrull/planner/layout.h", "skrull/planner/rank_plan.h"}
+LAYOUT = {"skrull/planner/chunk_plan.h", "skrull/planner/layout.h",
+          "skrull/planner/rank_plan.h"}
 CONVERT = {"skrull/server/convert.h"}
 GRPC = ("grpc/", "grpcpp/", "google/protobuf/", "skrull/v1/")
 
@@ -63,8 +64,8 @@ def under(*prefixes):
 # The first room that matches a file is its room.
 ROOMS = [
     Room("layout", lambda path: path in {
-        "server/planner/layout.h", "server/planner/layout.cc",
-        "server/planner/rank_plan.h"}, LAYOUT, pure=True),
+        "server/planner/chunk_plan.h", "server/planner/layout.h",
+        "server/planner/layout.cc", "server/planner/rank_plan.h"}, LAYOUT, pure=True),
     Room("planner", under("server/planner/"),
          ("skrull/planner/",) + PURE_ABSL, pure=True),
     Room("server", under("server/"),

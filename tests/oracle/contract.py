@@ -8,6 +8,9 @@ MAX_TOKENS = 2**31 - 1
 POLICIES = {"POLICY_SKRULL": 1, "POLICY_STATIC_CP": 2,
             "POLICY_PACKED_STATIC_CP": 3,
             "POLICY_OPTIMIZED": 4}
+BOTTLENECKS = ["BOTTLENECK_UNSPECIFIED", "BOTTLENECK_WORK",
+               "BOTTLENECK_SEQUENCE", "BOTTLENECK_EXCHANGE",
+               "BOTTLENECK_OVERHEAD", "BOTTLENECK_PLACEMENT"]
 
 
 class Violation(Exception):
@@ -273,6 +276,21 @@ def _ints(message, names):
                     for i, name in enumerate(names, 1))
 
 
+def _explanation(e):
+    out = _int(1, BOTTLENECKS.index(e.get("bottleneck", BOTTLENECKS[0])))
+    out += _int(2, integer(e, "rank")) + _int(3, integer(e, "sequence"))
+    out += _double(4, real(e, "sequence_share"))
+    for what_if in e.get("what_ifs", []):
+        body = b"".join(_bytes(i, what_if[name].encode())
+                        for i, name in enumerate(("field", "value"), 1)
+                        if what_if.get(name))
+        body += _double(3, real(what_if, "lower_bound_seconds"))
+        out += _bytes(5, body)
+    if e.get("text"):
+        out += _bytes(6, e["text"].encode())
+    return out
+
+
 def digest(plan):
     """The digest of a plan in JSON form, from the field numbers of plan.proto."""
     out = b""
@@ -302,6 +320,10 @@ def digest(plan):
                  "max_rank_tokens"), 3):
             body += _int(number, integer(s, name))
         body += (_double(8, real(s, "dp_imbalance")) +
-                 _double(9, real(s, "rank_imbalance")))
+                 _double(9, real(s, "rank_imbalance")) +
+                 _double(10, real(s, "pipeline_seconds")) +
+                 _double(11, real(s, "pipeline_bubble")))
+        if "explanation" in s:
+            body += _bytes(12, _explanation(s["explanation"]))
         out += _bytes(9, body)
     return hashlib.sha256(out).hexdigest()

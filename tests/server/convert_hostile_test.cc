@@ -159,6 +159,7 @@ TEST_CASE("PlanFromProto: mutated plans are read or refused",
       v1::Plan known = proto;
       known.DiscardUnknownFields();
       known.mutable_summary();
+      known.clear_chunk_plan();
       CHECK(PlanToProto(*plan).digest() == PlanDigest(known));
     }
   }

@@ -36,6 +36,7 @@ class AnyValues {
     return std::uniform_real_distribution<double>(-1e9, 1e9)(engine_);
   }
   size_t Count() { return engine_() % 5; }
+  std::string Text() { return std::string(Count(), 't'); }
 
  private:
   std::mt19937_64 engine_;
@@ -43,9 +44,7 @@ class AnyValues {
 
 Plan AnyPlan(AnyValues& any) {
   Plan plan;
-  plan.key = {.job = std::string(any.Count(), 'j'),
-              .step = any.Int64(),
-              .attempt = any.Int32()};
+  plan.key = {.job = any.Text(), .step = any.Int64(), .attempt = any.Int32()};
   const std::vector<Policy> policies = AllPolicies();
   plan.policy = policies[any.Count() % policies.size()];
   plan.calibration_epoch = any.Int64();
@@ -65,15 +64,30 @@ Plan AnyPlan(AnyValues& any) {
   for (size_t b = any.Count(); b > 0; --b) {
     plan.blocks.push_back({.first_rank = any.Int32(), .degree = any.Int32()});
   }
-  plan.summary = {.predicted_seconds = any.Double(),
-                  .lower_bound_seconds = any.Double(),
-                  .roll_back_count = any.Int64(),
-                  .sharded_sequence_count = any.Int64(),
-                  .sharded_token_count = any.Int64(),
-                  .micro_batch_count = any.Int64(),
-                  .max_rank_tokens = any.Int64(),
-                  .dp_imbalance = any.Double(),
-                  .rank_imbalance = any.Double()};
+  plan.summary = {
+      .predicted_seconds = any.Double(),
+      .lower_bound_seconds = any.Double(),
+      .roll_back_count = any.Int64(),
+      .sharded_sequence_count = any.Int64(),
+      .sharded_token_count = any.Int64(),
+      .micro_batch_count = any.Int64(),
+      .max_rank_tokens = any.Int64(),
+      .dp_imbalance = any.Double(),
+      .rank_imbalance = any.Double(),
+      .pipeline_seconds = any.Double(),
+      .pipeline_bubble = any.Double(),
+      .explanation = Explanation{.bottleneck = Bottleneck::kExchange,
+                                 .rank = any.Int32(),
+                                 .sequence = any.Int32(),
+                                 .sequence_share = any.Double(),
+                                 .what_ifs = {},
+                                 .text = any.Text()}};
+  for (size_t w = any.Count(); w > 0; --w) {
+    plan.summary.explanation->what_ifs.push_back(
+        {.field = any.Text(),
+         .value = any.Text(),
+         .lower_bound_seconds = any.Double()});
+  }
   return plan;
 }
 

@@ -1,0 +1,94 @@
+// Plans of POLICY_CHUNK_FLOW, as plain data: what skrull.v1.ChunkPlan and
+// RankChunkPlan say. Depends on the layout alone, as rank plans do.
+#ifndef SKRULL_SERVER_PLANNER_CHUNK_PLAN_H_
+#define SKRULL_SERVER_PLANNER_CHUNK_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "skrull/planner/layout.h"
+
+namespace skrull {
+
+// Tokens of one sequence inside a chunk.
+struct ChunkPiece {
+  int32_t sequence = 0;     // index in the global batch
+  int32_t token_count = 0;  // length of the whole sequence, tokens
+  TokenRange range;         // its tokens in this chunk
+
+  friend bool operator==(const ChunkPiece&, const ChunkPiece&) = default;
+};
+
+// Whole sequences, or a part of one. The CP group of `dp_rank` shares it: each
+// piece is cut in zigzag order like a sequence of the piece's length.
+struct Chunk {
+  int32_t dp_rank = 0;
+  std::vector<ChunkPiece> pieces;
+  // Place among the chunks of the same sequence, and their number; 0 and 1 for
+  // a chunk of whole sequences.
+  int32_t group_index = 0;
+  int32_t group_size = 1;
+  int64_t token_count = 0;
+  double predicted_seconds = 0;  // forward and backward, no recomputation
+
+  friend bool operator==(const Chunk&, const Chunk&) = default;
+};
+
+enum class ChunkPass : int8_t {
+  kForward,         // keeps activations for the backward pass
+  kForwardDiscard,  // keeps keys and values only
+  kRecompute,       // forward again, keeping activations
+  kBackward,
+};
+
+struct ChunkOperation {
+  ChunkPass pass = ChunkPass::kForward;
+  int32_t chunk = 0;  // index in ChunkPlan::chunks
+
+  friend bool operator==(const ChunkOperation&,
+                         const ChunkOperation&) = default;
+};
+
+// What one DP rank does, in order.
+struct ChunkSchedule {
+  int32_t dp_rank = 0;
+  std::vector<ChunkOperation> operations;
+  double predicted_seconds = 0;  // overheads included
+
+  friend bool operator==(const ChunkSchedule&, const ChunkSchedule&) = default;
+};
+
+struct ChunkPlan {
+  int64_t chunk_size_tokens = 0;
+  int64_t retained_chunks = 0;
+  std::vector<Chunk> chunks;
+  std::vector<ChunkSchedule> schedules;  // one for each DP rank, in order
+
+  friend bool operator==(const ChunkPlan&, const ChunkPlan&) = default;
+};
+
+// A rank's share of one chunk.
+struct RankChunk {
+  int32_t chunk = 0;  // index in ChunkPlan::chunks
+  // In row order; ranges are positions in the whole sequence.
+  std::vector<RankSegment> segments;
+  int64_t row_count = 0;  // rows of this rank, tokens
+  int32_t group_index = 0;
+  int32_t group_size = 1;
+  double token_weight = 0;  // row_count / tokens of the whole batch
+
+  friend bool operator==(const RankChunk&, const RankChunk&) = default;
+};
+
+// A rank's share of a ChunkPlan: the chunks and operations of its DP rank.
+struct RankChunkPlan {
+  int64_t retained_chunks = 0;
+  std::vector<RankChunk> chunks;
+  std::vector<ChunkOperation> operations;
+
+  friend bool operator==(const RankChunkPlan&, const RankChunkPlan&) = default;
+};
+
+}  // namespace skrull
+
+#endif  // SKRULL_SERVER_PLANNER_CHUNK_PLAN_H_
