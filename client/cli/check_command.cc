@@ -1,21 +1,19 @@
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "skrull/cli/commands.h"
 #include "skrull/cli/io.h"
+#include "skrull/cli/job_file.h"
 #include "skrull/cli/lengths_file.h"
-#include "skrull/cli/plan_json.h"
-#include "skrull/planner/plan_checker.h"
+#include "skrull/cli/plan_file.h"
 #include "skrull/planner/planner.h"
-#include "skrull/server/convert.h"
 
 namespace skrull::cli {
 namespace {
@@ -34,50 +32,13 @@ struct CheckInput {
   std::vector<PlanLine> lines;
 };
 
-absl::StatusOr<Job> ReadJob(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadInput(path);
-  if (!text.ok()) return text.status();
-  const absl::StatusOr<v1::JobSpec> spec = ParseJobSpecText(*text);
-  absl::StatusOr<Job> job = spec.ok() ? JobFromProto(*spec) : spec.status();
-  if (job.ok()) return job;
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": ", std::string(job.status().message())));
-}
-
-absl::StatusOr<std::vector<PlanLine>> ReadPlans(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadInput(path);
-  if (!text.ok()) return text.status();
-  std::vector<PlanLine> lines;
-  absl::Status error;
-  ForEachLine(*text, [&](int64_t number, const std::string& raw) {
-    const std::string line(absl::StripAsciiWhitespace(raw));
-    if (line.empty()) return true;
-    absl::StatusOr<PlanLine> parsed = ParsePlanLine(line);
-    if (!parsed.ok()) {
-      error = absl::InvalidArgumentError(
-          absl::StrCat(path, ", line ", number, ": ",
-                       std::string(parsed.status().message())));
-      return false;
-    }
-    lines.push_back(*std::move(parsed));
-    return true;
-  });
-  if (!error.ok()) return error;
-  if (lines.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": holds no plan"));
-  }
-  return lines;
-}
-
 absl::StatusOr<CheckInput> ReadCheckInput(const CheckFlags& flags) {
   CheckInput input;
-  absl::StatusOr<Job> job = ReadJob(flags.job_spec_path);
-  if (!job.ok()) return job.status();
-  input.job = *std::move(job);
-  const absl::StatusOr<std::string> text = ReadInput(flags.lengths_path);
-  if (!text.ok()) return text.status();
+  absl::StatusOr<JobFile> file = ReadJobFile(flags.job_spec_path);
+  if (!file.ok()) return file.status();
+  input.job = std::move(file->job);
   absl::StatusOr<std::vector<int64_t>> lengths =
-      ParseLengths(*text, InputName(flags.lengths_path));
+      ReadLengths(flags.lengths_path);
   if (!lengths.ok()) return lengths.status();
   input.lengths = *std::move(lengths);
   absl::StatusOr<std::vector<PlanLine>> lines = ReadPlans(flags.plan_path);
@@ -86,55 +47,8 @@ absl::StatusOr<CheckInput> ReadCheckInput(const CheckFlags& flags) {
   return input;
 }
 
-// One past the largest sequence index of all plans.
-int64_t LargestBatch(const std::vector<PlanLine>& lines) {
-  int64_t size = 0;
-  for (const PlanLine& line : lines) {
-    for (const v1::MicroBatch& micro_batch : line.plan.micro_batches()) {
-      for (const v1::Placement& placement : micro_batch.placements()) {
-        size = std::max(size, int64_t{placement.sequence()} + 1);
-      }
-    }
-  }
-  return size;
-}
-
-// The batches the lines are about: as many as lines.
-absl::StatusOr<std::vector<std::span<const int64_t>>> MatchBatches(
-    const CheckInput& input, int64_t batch_size) {
-  const bool given = batch_size > 0;
-  if (!given && input.lines.size() > 1) {
-    batch_size = LargestBatch(input.lines);
-  }
-  auto batches = SplitBatches(input.lengths, batch_size);
-  if (batches.size() == input.lines.size()) return batches;
-  return absl::InvalidArgumentError(absl::StrCat(
-      input.lengths.size(), " lengths make ", batches.size(),
-      " batches, but there are ", input.lines.size(), " plans",
-      given ? "" : "; give the --batch-size they were planned with"));
-}
-
 absl::Status Illegal(const std::string& why) {
   return absl::FailedPreconditionError(why);
-}
-
-absl::Status CheckPlanLine(const Job& job, std::span<const int64_t> lengths,
-                           const v1::Plan& wire) {
-  const std::string digest = PlanDigest(wire);
-  if (wire.digest() != digest) {
-    return Illegal(absl::StrCat("digest is ", wire.digest(),
-                                ", but that of "
-                                "the plan is ",
-                                digest));
-  }
-  const absl::StatusOr<Plan> plan = PlanFromProto(wire);
-  if (!plan.ok()) return plan.status();
-  const absl::Status batch = CheckBatch(job, lengths);
-  if (!batch.ok()) {
-    return Illegal(absl::StrCat("the batch must be refused: ",
-                                std::string(batch.message())));
-  }
-  return CheckPlan(job, lengths, *plan);
 }
 
 absl::Status CheckRefusalLine(const Job& job, std::span<const int64_t> lengths,
@@ -161,7 +75,7 @@ int RunCheck(const CheckFlags& flags) {
     return kExitUsage;
   }
   const absl::StatusOr<std::vector<std::span<const int64_t>>> batches =
-      MatchBatches(*input, flags.batch_size);
+      MatchBatches(input->lengths, input->lines, flags.batch_size);
   if (!batches.ok()) {
     PrintError(std::string(batches.status().message()));
     return kExitUsage;
@@ -173,7 +87,7 @@ int RunCheck(const CheckFlags& flags) {
     const PlanLine& line = input->lines[i];
     const absl::Status verdict =
         line.planned
-            ? CheckPlanLine(*input->job, (*batches)[i], line.plan)
+            ? LegalPlan(*input->job, (*batches)[i], line.plan).status()
             : CheckRefusalLine(*input->job, (*batches)[i], batch, line);
     if (!verdict.ok()) exit_code = kExitRefused;
     if (!WriteOutput(absl::StrCat(

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "skrull/cli/io.h"
 
 namespace skrull::cli {
 namespace {
@@ -88,6 +89,12 @@ absl::StatusOr<std::vector<int64_t>> ParseLengths(const std::string& text,
   });
   if (!error.ok()) return error;
   return lengths;
+}
+
+absl::StatusOr<std::vector<int64_t>> ReadLengths(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadInput(path);
+  if (!text.ok()) return text.status();
+  return ParseLengths(*text, InputName(path));
 }
 
 std::vector<std::span<const int64_t>> SplitBatches(

@@ -18,6 +18,10 @@ namespace skrull::cli {
 absl::StatusOr<std::vector<int64_t>> ParseLengths(const std::string& text,
                                                   const std::string& name);
 
+// The same of a file; `-` is the standard input. Errors: also those of
+// ReadInput.
+absl::StatusOr<std::vector<int64_t>> ReadLengths(const std::string& path);
+
 // Cuts `lengths` into batches of `batch_size` (0 = one batch); the last may be
 // shorter. No lengths are one empty batch. The result refers to `lengths`.
 std::vector<std::span<const int64_t>> SplitBatches(

@@ -1,5 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -8,11 +7,11 @@
 
 #include "skrull/cli/commands.h"
 #include "skrull/cli/io.h"
+#include "skrull/cli/job_file.h"
 #include "skrull/cli/lengths_file.h"
 #include "skrull/cli/plan_json.h"
 #include "skrull/cli/plan_source.h"
 #include "skrull/cli/plan_text.h"
-#include "skrull/planner/job.h"
 #include "skrull/server/convert.h"
 
 namespace skrull::cli {
@@ -31,25 +30,6 @@ struct PlanFlags {
   std::string format = "text";
 };
 
-std::vector<std::string> PolicyNames() {
-  std::vector<std::string> names;
-  for (Policy policy : AllPolicies()) names.push_back(PolicyName(policy));
-  return names;
-}
-
-// The text of the spec, if it describes a job. A spec that does not is an input
-// that cannot be read, whoever plans.
-absl::StatusOr<std::string> ReadJobSpec(const std::string& path) {
-  absl::StatusOr<std::string> text = ReadInput(path);
-  if (!text.ok()) return text;
-  const absl::StatusOr<v1::JobSpec> spec = ParseJobSpecText(*text);
-  const absl::Status status =
-      spec.ok() ? JobFromProto(*spec).status() : spec.status();
-  if (status.ok()) return text;
-  return absl::Status(status.code(),
-                      path + ": " + std::string(status.message()));
-}
-
 // What the flags ask for. Errors: usage, or an input that cannot be read.
 absl::StatusOr<std::unique_ptr<PlanSource>> OpenSource(PlanFlags flags) {
   if (flags.job.empty() && flags.job_spec_path.empty()) {
@@ -67,19 +47,20 @@ absl::StatusOr<std::unique_ptr<PlanSource>> OpenSource(PlanFlags flags) {
     return absl::InvalidArgumentError(
         "--name needs --offline: a daemon names a plan after its job");
   }
-  absl::StatusOr<std::string> spec = std::string();
+  std::string spec;
   if (flags.job.empty()) {
-    spec = ReadJobSpec(flags.job_spec_path);
-    if (!spec.ok()) return spec.status();
+    absl::StatusOr<JobFile> file = ReadJobFile(flags.job_spec_path);
+    if (!file.ok()) return file.status();
+    spec = std::move(file->text);
   }
   if (!flags.name.empty()) {
     absl::Status name = ValidateJobName(flags.name, "--name");
     if (!name.ok()) return name;
   }
-  if (offline) return OfflineSource(*spec, flags.name, flags.policy);
+  if (offline) return OfflineSource(spec, flags.name, flags.policy);
   absl::StatusOr<std::unique_ptr<PlannerClient>> client = Connect(flags.server);
   if (!client.ok()) return client.status();
-  return ServerSource(*std::move(client), flags.job, *spec, flags.policy);
+  return ServerSource(*std::move(client), flags.job, spec, flags.policy);
 }
 
 std::string PlanJsonLine(const PlanResult& result) {
@@ -95,10 +76,8 @@ int RunPlan(const PlanFlags& flags) {
     PrintError(std::string(source.status().message()));
     return kExitUsage;
   }
-  const absl::StatusOr<std::string> text = ReadInput(flags.lengths_path);
   const absl::StatusOr<std::vector<int64_t>> lengths =
-      text.ok() ? ParseLengths(*text, InputName(flags.lengths_path))
-                : text.status();
+      ReadLengths(flags.lengths_path);
   if (!lengths.ok()) {
     PrintError(std::string(lengths.status().message()));
     return kExitUsage;
