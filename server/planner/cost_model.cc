@@ -203,6 +203,15 @@ MicroBatchTime StepClock::Run(std::span<const SequencePlacement> placements) {
   return time;
 }
 
+StepClock::Slot StepClock::slot(int32_t dp_rank) const {
+  const auto d = static_cast<size_t>(dp_rank);
+  if (!active_[d] && !job_.parallelism().uniform_micro_batch_count) {
+    return {.start = ready_[d], .end = ready_[d]};
+  }
+  return {.start = start_[static_cast<size_t>(component_[d])],
+          .end = ready_[d]};
+}
+
 double StepClock::seconds() const {
   return *std::max_element(ready_.begin(), ready_.end());
 }

@@ -111,6 +111,16 @@ class StepClock {
   // blocks lie in the pool, token counts >= 1. O(placements + ranks).
   MicroBatchTime Run(std::span<const SequencePlacement> placements);
 
+  // Of the micro-batch run last: what each rank did in it, and when a DP rank
+  // did. A DP rank that took no part has start == end. REQUIRES: Run() was
+  // called; dp_rank is in the pool.
+  struct Slot {
+    double start = 0;  // when the last member of its component was ready
+    double end = 0;    // when the slowest rank of its component is done
+  };
+  std::span<const RankLoad> loads() const { return load_; }
+  Slot slot(int32_t dp_rank) const;
+
   // The latest ready time so far: predicted_seconds of the step.
   double seconds() const;
   // max / mean - 1 over DP ranks' ready times; 0 before anything ran.
