@@ -48,6 +48,34 @@ bool WriteOutput(const std::string& text) {
          std::fflush(stdout) == 0;
 }
 
+absl::StatusOr<Output> Output::Open(const std::string& path) {
+  if (path.empty() || path == "-") {
+    return Output(stdout, File(nullptr, std::fclose), "standard output");
+  }
+  File file(std::fopen(path.c_str(), "wb"), std::fclose);
+  if (file == nullptr) {
+    return absl::UnknownError(absl::StrCat(path, ": ", std::strerror(errno)));
+  }
+  std::FILE* const raw = file.get();
+  return Output(raw, std::move(file), path);
+}
+
+absl::Status Output::Error() const {
+  return absl::UnknownError(absl::StrCat(name_, ": ", std::strerror(errno)));
+}
+
+absl::Status Output::Write(const std::string& text) {
+  const bool ok =
+      std::fwrite(text.data(), 1, text.size(), file_) == text.size();
+  return ok ? absl::OkStatus() : Error();
+}
+
+absl::Status Output::Close() {
+  if (std::fflush(file_) != 0) return Error();
+  if (owned_ != nullptr && std::fclose(owned_.release()) != 0) return Error();
+  return absl::OkStatus();
+}
+
 void PrintError(const std::string& message) {
   std::fprintf(stderr, "skrullctl: %s\n", message.c_str());
 }

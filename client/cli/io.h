@@ -4,7 +4,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,6 +28,34 @@ std::string InputName(const std::string& path);
 
 // Writes `text` to the standard output. False if it cannot be written.
 bool WriteOutput(const std::string& text);
+
+// Where a command writes its result, piece by piece: a file, or the standard
+// output.
+class Output {
+ public:
+  // Empty or `-` is the standard output; else the file is made anew. Errors:
+  // UNKNOWN naming the file and the system's reason.
+  static absl::StatusOr<Output> Open(const std::string& path);
+
+  // Errors: UNKNOWN naming the output and the system's reason.
+  absl::Status Write(const std::string& text);
+
+  // Call once, last: what was written before is in the file when this is OK.
+  // Errors: as Write.
+  absl::Status Close();
+
+ private:
+  using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+  Output(std::FILE* file, File owned, const std::string& name)
+      : file_(file), owned_(std::move(owned)), name_(name) {}
+
+  absl::Status Error() const;
+
+  std::FILE* file_;
+  File owned_;  // null for the standard output
+  std::string name_;
+};
 
 // Prints "skrullctl: <message>" to the standard error output.
 void PrintError(const std::string& message);

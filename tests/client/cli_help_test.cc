@@ -21,6 +21,7 @@ using Words = std::vector<std::string>;
 const std::vector<Words> kCommands = {{},
                                       {"plan"},
                                       {"check"},
+                                      {"trace"},
                                       {"lengths"},
                                       {"job"},
                                       {"job", "create"},
@@ -112,7 +113,8 @@ TEST_CASE("skrullctl: the examples of --help run", "[cli][docs]") {
   testing::Daemon daemon;
   const auto run = [&](Words words) {
     for (std::string& word : words) {
-      if (word == "lengths.txt" || word == "plans.jsonl") {
+      if (word == "lengths.txt" || word == "plans.jsonl" ||
+          word == "trace.json") {
         word = directory.path() / word;
       }
     }
@@ -132,6 +134,7 @@ TEST_CASE("skrullctl: the examples of --help run", "[cli][docs]") {
   plan.insert(plan.end(), {"--format", "json"});
   testing::WriteFile(directory.path() / "plans.jsonl", run(plan));
   run(example({"check"}));
+  run(example({"trace"}));
   CHECK_THAT(run(example({"job", "create"})), Catch::Contains("run7"));
   CHECK_THAT(run(example({"job", "get"})), Catch::Contains("hidden_size"));
   CHECK_THAT(run(example({"job"})), Catch::Contains("run7"));
