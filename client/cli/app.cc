@@ -29,6 +29,7 @@ std::unique_ptr<CLI::App> MakeApp(int* exit_code) {
       "Environment: SKRULL_SERVER, HOST:PORT of the daemon.");
   AddJobCommands(*app, exit_code);
   AddPlanCommand(*app, exit_code);
+  AddCompareCommand(*app, exit_code);
   AddCheckCommand(*app, exit_code);
   AddTraceCommand(*app, exit_code);
   AddLengthsCommand(*app, exit_code);

@@ -14,6 +14,7 @@ namespace skrull::cli {
 
 void AddJobCommands(CLI::App& app, int* exit_code);
 void AddPlanCommand(CLI::App& app, int* exit_code);
+void AddCompareCommand(CLI::App& app, int* exit_code);
 void AddCheckCommand(CLI::App& app, int* exit_code);
 void AddTraceCommand(CLI::App& app, int* exit_code);
 void AddLengthsCommand(CLI::App& app, int* exit_code);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -26,6 +27,15 @@ absl::StatusOr<std::string> ReadAll(std::FILE* file, const std::string& name) {
     return absl::UnknownError(absl::StrCat(name, ": ", std::strerror(errno)));
   }
   return text;
+}
+
+// "[#####---------------]".
+std::string Bar(int64_t done, int64_t total) {
+  constexpr int64_t kWidth = 20;
+  const auto full = static_cast<size_t>(
+      std::clamp<int64_t>(done * kWidth / total, 0, kWidth));
+  return absl::StrCat("[", std::string(full, '#'),
+                      std::string(kWidth - full, '-'), "]");
 }
 
 }  // namespace
@@ -96,24 +106,37 @@ std::string HumanSeconds(double seconds) {
   return absl::StrFormat("%.3f s", seconds);
 }
 
-Progress::Progress(const std::string& unit, bool wanted)
-    : unit_(unit), enabled_(wanted && ::isatty(STDERR_FILENO) == 1) {
-  // Nothing is shown for what is done at once.
-  next_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+Progress::Progress(const std::string& unit, ProgressMode mode)
+    : unit_(unit),
+      enabled_(mode == ProgressMode::kAlways ||
+               (mode == ProgressMode::kAuto && ::isatty(STDERR_FILENO) == 1)) {
+  next_ = std::chrono::steady_clock::now();
+  if (mode == ProgressMode::kAuto) next_ += std::chrono::milliseconds(500);
 }
 
-Progress::~Progress() {
-  if (shown_) std::fputs("\r\033[K", stderr);
-}
+Progress::Progress(const std::string& unit, bool wanted)
+    : Progress(unit, wanted ? ProgressMode::kAuto : ProgressMode::kNever) {}
+
+Progress::~Progress() { Erase(); }
 
 void Progress::Show(int64_t done, int64_t total) {
   if (!enabled_ || std::chrono::steady_clock::now() < next_) return;
   next_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
   shown_ = true;
-  const std::string of = total > 0 ? " of " + WithThousands(total) : "";
-  std::fprintf(stderr, "\r\033[K%s%s %s", WithThousands(done).c_str(),
-               of.c_str(), unit_.c_str());
+  std::string line = WithThousands(done);
+  if (total > 0) {
+    line =
+        absl::StrCat(Bar(done, total), " ", line, " of ", WithThousands(total));
+  }
+  std::fprintf(stderr, "\r\033[K%s %s", line.c_str(), unit_.c_str());
   std::fflush(stderr);
+}
+
+void Progress::Erase() {
+  if (!shown_) return;
+  std::fputs("\r\033[K", stderr);
+  std::fflush(stderr);
+  shown_ = false;
 }
 
 bool OutputIsTerminal() { return ::isatty(STDOUT_FILENO) == 1; }

@@ -66,11 +66,20 @@ std::string WithThousands(int64_t value);
 // "12.3 us", "4.56 ms", "7.89 s".
 std::string HumanSeconds(double seconds);
 
-// A counter on the standard error output, rewritten in place a few times a
-// second. Silent unless that is a terminal and `wanted`; erased at the end.
+enum class ProgressMode {
+  kAuto,    // if the standard error output is a terminal
+  kAlways,  // whatever it is; from the first step on
+  kNever,
+};
+
+// A bar, or a counter while the total is not known, on the standard error
+// output: one line, rewritten in place a few times a second, erased at the end.
+// Nothing is shown for what is done at once.
 class Progress {
  public:
-  // `unit` is what is counted, e.g. "batches".
+  // `unit` is what is counted, e.g. "batches planned".
+  Progress(const std::string& unit, ProgressMode mode);
+  // kAuto if `wanted`, else kNever.
   Progress(const std::string& unit, bool wanted);
   ~Progress();
   Progress(const Progress&) = delete;
@@ -78,6 +87,8 @@ class Progress {
 
   // `total` 0 = not known.
   void Show(int64_t done, int64_t total = 0);
+  // Takes the line away, until the next Show.
+  void Erase();
 
  private:
   const std::string unit_;

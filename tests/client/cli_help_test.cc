@@ -20,6 +20,7 @@ using Words = std::vector<std::string>;
 
 const std::vector<Words> kCommands = {{},
                                       {"plan"},
+                                      {"compare"},
                                       {"check"},
                                       {"trace"},
                                       {"lengths"},
@@ -130,6 +131,7 @@ TEST_CASE("skrullctl: the examples of --help run", "[cli][docs]") {
   run(example({"lengths"}));
   const std::string text = run(example({"plan"}));
   CHECK_THAT(text, Catch::StartsWith("batch 0"));
+  CHECK_THAT(run(example({"compare"})), Catch::Contains("POLICY_SKRULL"));
   Words plan = example({"plan"});
   plan.insert(plan.end(), {"--format", "json"});
   testing::WriteFile(directory.path() / "plans.jsonl", run(plan));
