@@ -7,6 +7,7 @@
 
 #include "skrull/planner/baselines/static_cp.h"
 #include "skrull/planner/gds.h"
+#include "skrull/planner/optimizer/branch_and_bound.h"
 #include "skrull/planner/optimizer/part_search.h"
 #include "skrull/planner/optimizer/parts.h"
 
@@ -17,6 +18,9 @@ namespace {
 // first is left to the other policies' plans; a larger search_steps is cut.
 constexpr double kMostConstructionCost = 3e7;
 constexpr int64_t kMostSearchSteps = 10'000'000;
+
+// Nodes of branch and bound that one of the job's search_steps pays for.
+constexpr int64_t kNodesPerStep = 100;
 
 // The parts' micro-batches side by side; empty if some part has none.
 std::vector<MicroBatchPlan> SearchParts(const Job& job, const CostModel& cost,
@@ -78,6 +82,12 @@ OptimizerResult RunOptimizer(const Job& job, const CostModel& cost,
   offer(SchedulePackedStaticCp(job, lengths), 0);
   if (std::ssize(lengths) / job.pool().dp_size < max_micro_batches) {
     offer(ScheduleStaticCp(job, lengths), 0);
+  }
+  if (std::ssize(lengths) <= kMostSearchedSequences &&
+      job.pool().ranks() <= kMostSearchedRanks) {
+    const int64_t nodes =
+        kNodesPerStep * std::min(job.search_steps(), kMostSearchSteps);
+    offer(BranchAndBound(job, cost, lengths, least, nodes), 0);
   }
   return best;
 }

@@ -1,0 +1,24 @@
+// The best plan of a small batch in any scope, by branch and bound.
+#ifndef SKRULL_TESTS_PLANNER_EXACT_OPTIMUM_H_
+#define SKRULL_TESTS_PLANNER_EXACT_OPTIMUM_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "skrull/planner/job.h"
+
+namespace skrull::testing {
+
+// The least predicted_seconds of any legal plan, if that is below `known` (the
+// seconds of a plan at hand); else `known`. nullopt if more than `most_nodes`
+// placements were tried before the search was over. REQUIRES: at most 8
+// sequences on at most 8 ranks, each placeable; no link table (a table may dip,
+// and then adding a sequence can make a micro-batch faster).
+std::optional<double> ExactOptimum(const Job& job,
+                                   std::span<const int64_t> lengths,
+                                   double known, int64_t most_nodes);
+
+}  // namespace skrull::testing
+
+#endif  // SKRULL_TESTS_PLANNER_EXACT_OPTIMUM_H_
