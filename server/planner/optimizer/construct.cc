@@ -13,11 +13,19 @@ struct Choice {
 };
 
 // The spot of the degree, over all micro-batches, that exceeds its target
-// least.
+// least; none where each exceeds it by `most_over` or more even without the
+// sequence.
 Choice BestOfDegree(int32_t sequence, int32_t degree,
-                    std::span<const double> target, SearchState& state) {
+                    std::span<const double> target, double most_over,
+                    SearchState& state) {
   Choice best;
+  best.over = most_over;
   for (int32_t i = 0; i < state.micro_batches(); ++i) {
+    if (degree > 0 &&
+        state.QuickestSeconds(i, degree) - target[static_cast<size_t>(i)] >=
+            best.over) {
+      continue;
+    }
     const Spot spot = state.BestSpot(sequence, i, degree);
     if (!spot.placed()) continue;
     // Blocks are compared as they stand, and only the best is tried.
@@ -37,7 +45,7 @@ Choice ChooseSpot(int32_t sequence, std::span<const double> target,
   Choice best;
   for (int32_t d = 0; d < state.num_degrees(); ++d) {
     if (!state.DegreeHolds(d, sequence)) continue;
-    const Choice choice = BestOfDegree(sequence, d, target, state);
+    const Choice choice = BestOfDegree(sequence, d, target, best.over, state);
     if (choice.over < best.over) best = choice;
     if (best.over <= 0) break;
   }
@@ -77,7 +85,7 @@ bool ConstructUnsharded(std::span<const int32_t> descending,
     Choice best;
     for (int32_t d = group_degree; d < state.num_degrees(); ++d) {
       if (!state.DegreeHolds(d, sequence)) continue;
-      best = BestOfDegree(sequence, d, none, state);
+      best = BestOfDegree(sequence, d, none, SearchState::kDoesNotFit, state);
       if (best.spot.placed()) break;
     }
     if (!best.spot.placed()) return false;

@@ -18,6 +18,12 @@ constexpr double kCloseEnough = 1.002;
 // sharding all that exceeds an even share to leaving sequences whole; on the
 // lists of the benchmarks each is the best one for some batches.
 constexpr double kStretches[] = {1.0, 1.03, 1.08, 1.2, 1.5};
+// The one that is best most often where work does not spread evenly.
+constexpr double kUsualStretch = 1.08;
+// One micro-batch more than memory needs is tried if the best plan is further
+// than this from work spread evenly over so many: on the lists no plan of more
+// micro-batches came as close.
+constexpr double kOneMoreGain = 1.02;
 // A slot takes about 200 bytes: the state of a part stays below 200 MB.
 constexpr int64_t kMostSlots = int64_t{1} << 20;
 
@@ -50,10 +56,17 @@ class PartSearch {
     const double even = EvenSeconds(ranks);
     const double total = std::max(even, AloneSeconds(state));
     const auto fewest = static_cast<int32_t>(FewestMicroBatches(ranks));
+    double best_stretch = 0;  // at the fewest micro-batches; 0 = none
     for (const int32_t count : {fewest, fewest + 1}) {
-      const double close_enough =
-          kCloseEnough * (even + count * job_.cost().seconds_per_micro_batch);
+      const double ideal = even + count * job_.cost().seconds_per_micro_batch;
+      const double close_enough = kCloseEnough * ideal;
+      if (count > fewest && best_seconds_ <= kOneMoreGain * ideal) break;
       for (const double stretch : kStretches) {
+        if (count > fewest && best_stretch != 0 && stretch != best_stretch &&
+            stretch != kUsualStretch) {
+          continue;
+        }
+        const double before = best_seconds_;
         if (ConstructLongestFirst(descending_,
                                   {.micro_batches = count,
                                    .slot_seconds = total / count,
@@ -61,6 +74,7 @@ class PartSearch {
                                   state)) {
           Offer(state);
         }
+        if (count == fewest && best_seconds_ < before) best_stretch = stretch;
         if (best_seconds_ <= close_enough) return std::move(best_);
       }
       if (unsharding_cost <= limits_.construction_cost &&

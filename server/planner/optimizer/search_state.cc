@@ -62,6 +62,7 @@ void SearchState::Reset(int32_t micro_batches) {
         .levels = {},
         .sequences = std::vector<int64_t>(
             static_cast<size_t>(ranks_ / job_.pool().cp_size)),
+        .quickest = std::vector<int32_t>(levels_.size()),
         .least_busy = TournamentTree<double, std::less<>>(ranks_, 0.0),
         .fewest_tokens = TournamentTree<int64_t, std::less<>>(ranks_, 0)};
     for (const Level& level : levels_) {
@@ -76,6 +77,7 @@ void SearchState::Reset(int32_t micro_batches) {
       std::fill(level.begin(), level.end(), BlockState{});
     }
     std::fill(mb.sequences.begin(), mb.sequences.end(), int64_t{0});
+    std::fill(mb.quickest.begin(), mb.quickest.end(), 0);
     mb.stale = false;
     mb.trees_stale = false;
     mb.least_busy.Reset(0.0);
@@ -181,8 +183,8 @@ void SearchState::Apply(int32_t sequence, const Spot& spot, int sign) {
     for (size_t i = 1; i < levels_.size(); ++i) {
       const int32_t b = levels_[i].block_of[static_cast<size_t>(rank)];
       if (b == kNone) continue;
+      Slow(mb, i, b, seconds);
       BlockState& around = mb.levels[i][static_cast<size_t>(b)];
-      around.slowest = std::max(around.slowest, seconds);
       around.fullest = std::max(around.fullest, slot.load.tokens);
       around.gathered = std::max(around.gathered, slot.gathered);
     }
@@ -232,6 +234,7 @@ void SearchState::Remove(int32_t sequence) {
 void SearchState::Refresh(MicroBatch& mb) {
   if (!mb.stale) return;
   mb.stale = false;
+  std::fill(mb.quickest.begin(), mb.quickest.end(), kNone);
   for (size_t i = 1; i < levels_.size(); ++i) {
     for (BlockState& state : mb.levels[i]) {
       state.slowest = 0;
@@ -251,6 +254,35 @@ void SearchState::Refresh(MicroBatch& mb) {
       around.gathered = std::max(around.gathered, slot.gathered);
     }
   }
+}
+
+void SearchState::Slow(MicroBatch& mb, size_t degree, int32_t block,
+                       double seconds) {
+  double& slowest = mb.levels[degree][static_cast<size_t>(block)].slowest;
+  if (seconds <= slowest) return;
+  slowest = seconds;
+  if (mb.quickest[degree] == block) mb.quickest[degree] = kNone;
+}
+
+int32_t SearchState::Quickest(MicroBatch& mb, int32_t degree) {
+  int32_t& quickest = mb.quickest[static_cast<size_t>(degree)];
+  if (quickest != kNone) return quickest;
+  const std::vector<BlockState>& states =
+      mb.levels[static_cast<size_t>(degree)];
+  const auto least =
+      std::min_element(states.begin(), states.end(),
+                       [](const BlockState& a, const BlockState& b) {
+                         return a.slowest < b.slowest;
+                       });
+  quickest = static_cast<int32_t>(least - states.begin());
+  return quickest;
+}
+
+bool SearchState::HasRoom(int64_t tokens, const Spot& spot) const {
+  const BlockState& state = block_state(spot);
+  const int64_t rows = RowsGained(spot, state.tokens, state.tokens + tokens);
+  return job_.FitsRank(state.fullest + rows, state.gathered + tokens) &&
+         CapAllows(spot);
 }
 
 void SearchState::RefreshTrees(MicroBatch& mb) {
@@ -280,6 +312,8 @@ Spot SearchState::BestSpot(int32_t sequence, int32_t micro_batch_index,
     return {};
   }
   Refresh(mb);
+  const Spot quickest{micro_batch_index, degree, Quickest(mb, degree)};
+  if (HasRoom(tokens, quickest)) return quickest;
   const std::vector<BlockState>& states =
       mb.levels[static_cast<size_t>(degree)];
   const int64_t room = job_.bucket_size() - tokens / level(degree).degree;
@@ -289,15 +323,20 @@ Spot SearchState::BestSpot(int32_t sequence, int32_t micro_batch_index,
     const BlockState& state = states[static_cast<size_t>(b)];
     if (state.slowest >= least || state.fullest > room) continue;
     const Spot spot{micro_batch_index, degree, b};
-    const int64_t rows = RowsGained(spot, state.tokens, state.tokens + tokens);
-    if (!job_.FitsRank(state.fullest + rows, state.gathered + tokens) ||
-        !CapAllows(spot)) {
-      continue;
-    }
+    if (!HasRoom(tokens, spot)) continue;
     least = state.slowest;
     best = spot;
   }
   return best;
+}
+
+double SearchState::QuickestSeconds(int32_t micro_batch_index, int32_t degree) {
+  MicroBatch& mb = micro_batch(micro_batch_index);
+  Refresh(mb);
+  return mb
+      .levels[static_cast<size_t>(degree)]
+             [static_cast<size_t>(Quickest(mb, degree))]
+      .slowest;
 }
 
 double SearchState::SpotSeconds(const Spot& spot) const {

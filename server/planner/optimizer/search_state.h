@@ -99,9 +99,13 @@ class SearchState {
 
   // The spot in the micro-batch, on blocks of the degree, that looks best for
   // the sequence: the block whose slowest slot is fastest among those with
-  // room. A spot with micro_batch -1 if none has room. Amortised O(ranks /
-  // degree + log ranks); O(ranks * degrees) more after changes.
+  // room. A spot with micro_batch -1 if none has room. O(1) while that block
+  // stands and has room, else O(ranks / degree); O(ranks * degrees) more after
+  // a removal.
   Spot BestSpot(int32_t sequence, int32_t micro_batch, int32_t degree);
+  // No spot of the degree in the micro-batch has a slowest slot that takes
+  // less. REQUIRES: degree >= 1. O(1) while that block stands.
+  double QuickestSeconds(int32_t micro_batch, int32_t degree);
   // Seconds of the spot's slowest slot as it is. O(1) after BestSpot.
   double SpotSeconds(const Spot& spot) const;
 
@@ -157,6 +161,9 @@ class SearchState {
     std::vector<Slot> slots;                      // per rank
     std::vector<std::vector<BlockState>> levels;  // per degree, per block
     std::vector<int64_t> sequences;               // per DP rank
+    // Per degree: the first of the blocks whose `slowest` is least; -1 = not
+    // known.
+    std::vector<int32_t> quickest;
     bool stale = false;        // something was removed since the last Refresh
     bool trees_stale = false;  // the trees below miss changes
     TournamentTree<double, std::less<>> least_busy;  // by compute seconds
@@ -192,6 +199,13 @@ class SearchState {
   void Apply(int32_t sequence, const Spot& spot, int sign);
   // Recomputes what `stale` and `trees_stale` say is out of date.
   void Refresh(MicroBatch& micro_batch);
+  // Marks a block of that degree as slowed down to `seconds`.
+  static void Slow(MicroBatch& micro_batch, size_t degree, int32_t block,
+                   double seconds);
+  // MicroBatch::quickest of the degree, found anew if it is not known.
+  static int32_t Quickest(MicroBatch& micro_batch, int32_t degree);
+  // True if the sequence fits on a block of degree > 1, as Refresh left it.
+  bool HasRoom(int64_t tokens, const Spot& spot) const;
   void RefreshTrees(MicroBatch& micro_batch);
 
   const Job& job_;
