@@ -37,6 +37,23 @@ double MinLinkSeconds(const LinkCost& link, double bytes) {
   return least;
 }
 
+// The least LinkSeconds(bytes) / bytes of any size.
+double MinLinkSecondsPerByte(const LinkCost& link) {
+  const std::vector<LinkTablePoint>& table = link.table;
+  if (table.empty()) return link.seconds_per_byte;
+  if (table.size() == 1) return 0;  // flat for ever
+  // Between points the ratio is monotone, and far out it is the last slope.
+  const LinkTablePoint& a = table[table.size() - 2];
+  const LinkTablePoint& b = table.back();
+  double least =
+      (b.seconds - a.seconds) / static_cast<double>(b.bytes - a.bytes);
+  for (const LinkTablePoint& point : table) {
+    if (point.bytes == 0) continue;
+    least = std::min(least, point.seconds / static_cast<double>(point.bytes));
+  }
+  return least;
+}
+
 double Imbalance(std::span<const double> values) {
   double sum = 0;
   double most = 0;
@@ -107,6 +124,21 @@ double CostModel::MinExchange(int32_t degree, int64_t tokens) const {
     }
   }
   return collectives_ * least;
+}
+
+double CostModel::MinExchangePerToken(int32_t degree) const {
+  if (degree == 1) return 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (const DegreeLinks& links : links_) {
+    if (links.degree != degree) continue;
+    if (links.intra_node) {
+      least = MinLinkSecondsPerByte(job_.cost().intra_node);
+    }
+    if (links.inter_node) {
+      least = std::min(least, MinLinkSecondsPerByte(job_.inter_node()));
+    }
+  }
+  return collectives_ * job_.kv_bytes_per_token() * least;
 }
 
 StepClock::StepClock(const Job& job, const CostModel& cost)
@@ -219,49 +251,5 @@ double StepClock::seconds() const {
 double StepClock::dp_imbalance() const { return Imbalance(ready_); }
 
 double StepClock::rank_imbalance() const { return Imbalance(rank_compute_); }
-
-double LowerBoundSeconds(const Job& job, const CostModel& cost,
-                         std::span<const int64_t> lengths) {
-  struct Degree {
-    int32_t degree;
-    int64_t longest;
-  };
-  std::vector<Degree> degrees;
-  for (const int32_t degree :
-       AllowedDegrees(job.parallelism().block_scope, job.pool())) {
-    degrees.push_back({degree, job.LongestOnDegree(degree)});
-  }
-  double work = 0;     // rank-seconds of all sequences at their cheapest degree
-  double longest = 0;  // seconds of the sequence that takes longest alone
-  int64_t tokens = 0;
-  for (const int64_t length : lengths) {
-    double least_work = std::numeric_limits<double>::infinity();
-    double least_alone = std::numeric_limits<double>::infinity();
-    for (const Degree& d : degrees) {
-      if (length > d.longest) continue;
-      const double comp = cost.Comp(length, d.degree).total();
-      least_work = std::min(least_work, d.degree * comp);
-      // A shard costs no less than this whatever else its block exchanges.
-      if (comp < least_alone) {
-        least_alone =
-            std::min(least_alone, comp + cost.MinExchange(d.degree, length));
-      }
-    }
-    work += least_work;
-    longest = std::max(longest, least_alone);
-    tokens += length;
-  }
-  const int64_t group_tokens = job.bucket_size() * job.pool().cp_size;
-  const auto group_micro_batches =
-      static_cast<double>((tokens + group_tokens - 1) / group_tokens);
-  double micro_batches = group_micro_batches / job.pool().dp_size;
-  if (job.parallelism().uniform_micro_batch_count) {
-    micro_batches = std::ceil(micro_batches);
-  }
-  micro_batches = std::max(1.0, micro_batches);
-  const double overhead = job.cost().seconds_per_micro_batch;
-  return std::max(work / job.pool().ranks() + overhead * micro_batches,
-                  longest + overhead);
-}
 
 }  // namespace skrull

@@ -76,6 +76,10 @@ class CostModel {
   // more. REQUIRES: the job's scope allows the degree. O(table).
   double MinExchange(int32_t degree, int64_t tokens) const;
 
+  // Exchanging any number of tokens on an allowed block of `degree` takes at
+  // least this for each. REQUIRES: the job's scope allows the degree. O(table).
+  double MinExchangePerToken(int32_t degree) const;
+
  private:
   // Which links the allowed blocks of one degree run over.
   struct DegreeLinks {
@@ -149,12 +153,6 @@ class StepClock {
   std::vector<double> start_;
   std::vector<double> slowest_;
 };
-
-// A value no legal plan of the batch can beat, under any policy.
-// REQUIRES: lengths not empty, each placeable (<= job.longest_sequence()).
-// O(K * degrees).
-double LowerBoundSeconds(const Job& job, const CostModel& cost,
-                         std::span<const int64_t> lengths);
 
 }  // namespace skrull
 

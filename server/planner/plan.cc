@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "skrull/planner/cost_model.h"
+#include "skrull/planner/lower_bound.h"
 
 namespace skrull {
 
@@ -54,7 +55,7 @@ void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan) {
                      plan->blocks.end());
   summary.micro_batch_count = std::ssize(plan->micro_batches);
   summary.predicted_seconds = clock.seconds();
-  summary.lower_bound_seconds = LowerBoundSeconds(job, cost, lengths);
+  summary.lower_bound_seconds = ComputeLowerBound(job, cost, lengths).seconds;
   summary.dp_imbalance = clock.dp_imbalance();
   summary.rank_imbalance = clock.rank_imbalance();
 }

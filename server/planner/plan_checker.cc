@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "skrull/planner/cost_model.h"
 #include "skrull/planner/layout.h"
+#include "skrull/planner/lower_bound.h"
 #include "skrull/planner/planner.h"
 
 namespace skrull {
@@ -328,7 +329,7 @@ class PlanCheck {
     } reals[] = {
         {"predicted_seconds", s.predicted_seconds, clock_.seconds(), 0},
         {"lower_bound_seconds", s.lower_bound_seconds,
-         LowerBoundSeconds(job_, cost_, lengths_), 0},
+         ComputeLowerBound(job_, cost_, lengths_).seconds, 0},
         {"dp_imbalance", s.dp_imbalance, clock_.dp_imbalance(), 1},
         {"rank_imbalance", s.rank_imbalance, clock_.rank_imbalance(), 1},
     };

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "skrull/planner/lower_bound.h"
 #include "skrull/tests/planner/naive_checker.h"
 #include "skrull/tests/planner/planner_test_util.h"
 
@@ -29,7 +30,7 @@ double StepSeconds(
 
 double Bound(const JobSpec& spec, const std::vector<int64_t>& lengths) {
   const Job job = MakeJob(spec);
-  return LowerBoundSeconds(job, CostModel(job), lengths);
+  return ComputeLowerBound(job, CostModel(job), lengths).seconds;
 }
 
 TEST_CASE("CostModel: compute of a share", "[planner][cost]") {

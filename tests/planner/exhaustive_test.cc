@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "skrull/planner/cost_model.h"
+#include "skrull/planner/lower_bound.h"
 #include "skrull/planner/plan_checker.h"
 #include "skrull/planner/planner.h"
 #include "skrull/tests/planner/brute_force.h"
@@ -208,7 +209,7 @@ TEST_CASE("Exhaustive: the lower bound is below every optimum",
     const double optimum = testing::BestSeconds(spec, lengths);
     CheckAll(spec, lengths, *job, contract, optimum);
     const CostModel cost(*job);
-    const double bound = LowerBoundSeconds(*job, cost, lengths);
+    const double bound = ComputeLowerBound(*job, cost, lengths).seconds;
     CAPTURE(bound, optimum, testing::ToText(lengths), testing::ToText(spec));
     REQUIRE(optimum < testing::kNoPlan);
     REQUIRE(bound <= optimum * (1 + 1e-9));

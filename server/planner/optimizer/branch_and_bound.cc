@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "skrull/planner/layout.h"
+#include "skrull/planner/lower_bound.h"
 
 namespace skrull {
 namespace {
@@ -33,7 +34,8 @@ class Search {
         overhead_(job.cost().seconds_per_micro_batch),
         uniform_(job.parallelism().uniform_micro_batch_count),
         best_seconds_(known),
-        enough_(LowerBoundSeconds(job, cost, lengths) * (1 + kLeastGain)),
+        enough_(ComputeLowerBound(job, cost, lengths).seconds *
+                (1 + kLeastGain)),
         nodes_left_(most_nodes) {
     const BlockScope scope = job.parallelism().block_scope;
     for (const int32_t degree : AllowedDegrees(scope, job.pool())) {

@@ -24,6 +24,9 @@ constexpr double kUsualStretch = 1.08;
 // than this from work spread evenly over so many: on the lists no plan of more
 // micro-batches came as close.
 constexpr double kOneMoreGain = 1.02;
+// Constructed states that local search starts from, one after another while
+// steps are left: the best one's neighbourhood is not always the best.
+constexpr size_t kStarts = 3;
 // A slot takes about 200 bytes: the state of a part stays below 200 MB.
 constexpr int64_t kMostSlots = int64_t{1} << 20;
 
@@ -83,12 +86,13 @@ class PartSearch {
       }
       if (best_seconds_ <= close_enough) return std::move(best_);
     }
-    if (!best_spots_.empty()) {
-      state.Reset(best_count_);
+    int64_t steps_left = limits_.search_steps;
+    for (const Start& start : std::exchange(starts_, {})) {
+      state.Reset(start.micro_batches);
       for (const int32_t k : descending_) {
-        state.Add(k, best_spots_[static_cast<size_t>(k)]);
+        state.Add(k, start.spots[static_cast<size_t>(k)]);
       }
-      Refine(job_, limits_.search_steps, state);
+      steps_left -= Refine(job_, steps_left, state);
       Offer(state);
     }
     return std::move(best_);
@@ -123,7 +127,15 @@ class PartSearch {
     return (tokens + room - 1) / room;
   }
 
-  // Keeps the state if it is the fastest so far.
+  // A constructed state that local search may start from.
+  struct Start {
+    double seconds = 0;
+    int32_t micro_batches = 0;
+    std::vector<Spot> spots;
+  };
+
+  // Keeps the state's plan if it is the fastest so far, and the state among the
+  // kStarts fastest.
   void Offer(const SearchState& state) {
     std::vector<MicroBatchPlan> micro_batches;
     state.Export(part_.descending, &micro_batches);
@@ -131,12 +143,21 @@ class PartSearch {
     for (const MicroBatchPlan& micro_batch : micro_batches) {
       clock.Run(micro_batch.placements);
     }
-    if (clock.seconds() >= best_seconds_) return;
-    best_seconds_ = clock.seconds();
+    const double seconds = clock.seconds();
+    const auto slower = std::find_if(
+        starts_.begin(), starts_.end(),
+        [&](const Start& start) { return seconds < start.seconds; });
+    if (slower != starts_.end() || starts_.size() < kStarts) {
+      Start start{.seconds = seconds,
+                  .micro_batches = state.micro_batches(),
+                  .spots = {}};
+      for (const int32_t k : descending_) start.spots.push_back(state.spot(k));
+      starts_.insert(slower, std::move(start));
+      if (starts_.size() > kStarts) starts_.pop_back();
+    }
+    if (seconds >= best_seconds_) return;
+    best_seconds_ = seconds;
     best_ = std::move(micro_batches);
-    best_count_ = state.micro_batches();
-    best_spots_.clear();
-    for (const int32_t k : descending_) best_spots_.push_back(state.spot(k));
   }
 
   const Job& job_;
@@ -147,8 +168,7 @@ class PartSearch {
   std::vector<int32_t> descending_;  // its sequences: 0, 1, ...
   std::vector<MicroBatchPlan> best_;
   double best_seconds_ = std::numeric_limits<double>::infinity();
-  int32_t best_count_ = 0;
-  std::vector<Spot> best_spots_;
+  std::vector<Start> starts_;  // fastest first
 };
 
 }  // namespace
