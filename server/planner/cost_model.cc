@@ -145,12 +145,14 @@ StepClock::StepClock(const Job& job, const CostModel& cost)
     : job_(job),
       cost_(cost),
       ready_(static_cast<size_t>(job.pool().dp_size), 0.0),
+      last_rank_(ready_.size(), 0),
       rank_compute_(static_cast<size_t>(job.pool().ranks()), 0.0),
       load_(rank_compute_.size()),
       component_(ready_.size()),
       active_(ready_.size()),
       start_(ready_.size()),
-      slowest_(ready_.size()) {}
+      slowest_(ready_.size()),
+      slowest_rank_(ready_.size()) {}
 
 MicroBatchTime StepClock::Run(std::span<const SequencePlacement> placements) {
   const int32_t cp_size = job_.pool().cp_size;
@@ -163,6 +165,7 @@ MicroBatchTime StepClock::Run(std::span<const SequencePlacement> placements) {
   std::fill(slowest_.begin(), slowest_.end(), 0.0);
   for (size_t d = 0; d < component_.size(); ++d) {
     component_[d] = static_cast<int32_t>(d);
+    slowest_rank_[d] = static_cast<int32_t>(d) * cp_size;
   }
 
   // Sharded sequences are summed per block, then each block is charged to its
@@ -217,7 +220,11 @@ MicroBatchTime StepClock::Run(std::span<const SequencePlacement> placements) {
     const auto label =
         static_cast<size_t>(component_[group_of(static_cast<int32_t>(r))]);
     const RankLoad& load = load_[r];
-    slowest_[label] = std::max(slowest_[label], cost_.RankSeconds(load));
+    const double seconds = cost_.RankSeconds(load);
+    if (seconds > slowest_[label]) {
+      slowest_[label] = seconds;
+      slowest_rank_[label] = static_cast<int32_t>(r);
+    }
     rank_compute_[r] += load.local.total() + load.sharded.total();
     time.max_rank_tokens = std::max(time.max_rank_tokens, load.tokens);
   }
@@ -230,6 +237,7 @@ MicroBatchTime StepClock::Run(std::span<const SequencePlacement> placements) {
     const auto label = static_cast<size_t>(component_[d]);
     const double seconds = overhead + slowest_[label];
     ready_[d] = start_[label] + seconds;
+    last_rank_[d] = slowest_rank_[label];
     time.seconds = std::max(time.seconds, seconds);
   }
   return time;
@@ -246,6 +254,11 @@ StepClock::Slot StepClock::slot(int32_t dp_rank) const {
 
 double StepClock::seconds() const {
   return *std::max_element(ready_.begin(), ready_.end());
+}
+
+int32_t StepClock::last_rank() const {
+  const auto last = std::max_element(ready_.begin(), ready_.end());
+  return last_rank_[static_cast<size_t>(last - ready_.begin())];
 }
 
 double StepClock::dp_imbalance() const { return Imbalance(ready_); }

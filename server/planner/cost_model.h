@@ -127,6 +127,9 @@ class StepClock {
 
   // The latest ready time so far: predicted_seconds of the step.
   double seconds() const;
+  // The slowest rank of the last micro-batch of a DP rank that is ready last,
+  // the lowest of those; 0 before anything ran.
+  int32_t last_rank() const;
   // max / mean - 1 over DP ranks' ready times; 0 before anything ran.
   double dp_imbalance() const;
   // max / mean - 1 over ranks' compute seconds; 0 before anything ran.
@@ -142,16 +145,18 @@ class StepClock {
   const Job& job_;
   const CostModel& cost_;
   std::vector<double> ready_;         // per DP rank
+  std::vector<int32_t> last_rank_;    // per DP rank: slowest in its component
   std::vector<double> rank_compute_;  // per rank, all micro-batches
   std::vector<RankLoad> load_;        // per rank, this micro-batch
   std::vector<BlockLoad> blocks_;     // this micro-batch's
   // Per DP rank, this micro-batch: lowest DP rank joined with it; whether it
   // has a placement; and, at the index of a component's lowest DP rank, when
-  // the component starts and its slowest rank's seconds.
+  // the component starts, its slowest rank's seconds and that rank.
   std::vector<int32_t> component_;
   std::vector<char> active_;
   std::vector<double> start_;
   std::vector<double> slowest_;
+  std::vector<int32_t> slowest_rank_;
 };
 
 }  // namespace skrull

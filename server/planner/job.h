@@ -114,7 +114,7 @@ struct JobSpec {
   OptimizerSpec optimizer;
   HeuristicSpec heuristic;
   ChunkFlowSpec chunk_flow;
-  std::optional<Policy> policy;  // nullopt = kSkrull
+  std::optional<Policy> policy;  // nullopt = kOptimized
 };
 
 // Immutable once made; copyable; safe to share between threads.
@@ -130,6 +130,8 @@ class Job {
   // range by its proto path, e.g. "parallelism.cp_size".
   static absl::StatusOr<Job> Create(const JobSpec& spec);
 
+  // What it was made of, with the model's derived numbers filled in.
+  const JobSpec& spec() const { return spec_; }
   const ParallelismSpec& parallelism() const { return spec_.parallelism; }
   const CostSpec& cost() const { return spec_.cost; }
   const LinkCost& inter_node() const {
@@ -139,7 +141,7 @@ class Job {
   PoolShape pool() const {
     return {spec_.parallelism.dp_size, spec_.parallelism.cp_size};
   }
-  Policy policy() const { return spec_.policy.value_or(Policy::kSkrull); }
+  Policy policy() const { return spec_.policy.value_or(Policy::kOptimized); }
   const HeuristicSpec& heuristic() const { return spec_.heuristic; }
   const ChunkFlowSpec& chunk_flow() const { return spec_.chunk_flow; }
   // Trials of POLICY_OPTIMIZED's local search, >= 0.

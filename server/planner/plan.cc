@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "skrull/planner/cost_model.h"
+#include "skrull/planner/explain.h"
 #include "skrull/planner/lower_bound.h"
 
 namespace skrull {
@@ -55,9 +56,12 @@ void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan) {
                      plan->blocks.end());
   summary.micro_batch_count = std::ssize(plan->micro_batches);
   summary.predicted_seconds = clock.seconds();
-  summary.lower_bound_seconds = ComputeLowerBound(job, cost, lengths).seconds;
+  const LowerBound bound = ComputeLowerBound(job, cost, lengths);
+  summary.lower_bound_seconds = bound.seconds;
   summary.dp_imbalance = clock.dp_imbalance();
   summary.rank_imbalance = clock.rank_imbalance();
+  summary.explanation =
+      Explain(job, cost, lengths, *plan, bound, clock.last_rank());
 }
 
 RankPlan MakeRankPlan(const Plan& plan, const std::string& digest,

@@ -33,7 +33,7 @@ enum class Bottleneck : int8_t {
   kUnspecified,
   kWork,       // the batch's work: the pool is almost always busy
   kSequence,   // one sequence alone takes almost that long
-  kExchange,   // the same, most of it its exchange
+  kExchange,   // exchange of one sequence, or of the long ones
   kOverhead,   // the micro-batches that memory asks for
   kPlacement,  // the plan: the batch allows a faster one
 };
@@ -102,9 +102,9 @@ struct Plan {
 };
 
 // Fills every field that follows from the placements: per micro-batch figures,
-// `blocks`, and the summary but for roll_back_count, which it leaves alone.
-// REQUIRES: placements are legal for `job` and of lengths `lengths`.
-// O(placements + ranks * micro-batches).
+// `blocks`, and the summary with its explanation, but for roll_back_count,
+// which it leaves alone. REQUIRES: placements are legal for `job` and of
+// lengths `lengths`. O(placements + ranks * micro-batches).
 void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan);
 
 // The rank's share of `plan`, whose digest is `digest`. REQUIRES: rank >= 0; a

@@ -338,6 +338,36 @@ class PlanCheck {
         return WrongReal("summary", r.field, r.in_plan, r.recomputed);
       }
     }
+    return s.explanation ? CheckExplanation(*s.explanation) : absl::OkStatus();
+  }
+
+  // What an explanation names must exist; its words are not judged.
+  absl::Status CheckExplanation(const Explanation& e) const {
+    const std::string where = "explanation";
+    if (e.rank < 0 || e.rank >= pool_.ranks()) {
+      return Broken("figures", where,
+                    absl::StrCat("rank ", e.rank, " is not in the pool of ",
+                                 pool_.ranks()));
+    }
+    if (e.sequence < 0 || e.sequence >= std::ssize(lengths_)) {
+      return Broken("figures", where,
+                    absl::StrCat("sequence ", e.sequence,
+                                 " is not in the batch of ", lengths_.size()));
+    }
+    if (!(e.sequence_share >= 0 && e.sequence_share <= 1)) {
+      return Broken("figures", where,
+                    absl::StrCat("sequence_share is ", e.sequence_share,
+                                 ", not in [0, 1]"));
+    }
+    for (const WhatIf& what_if : e.what_ifs) {
+      if (!(what_if.lower_bound_seconds >= 0 &&
+            what_if.lower_bound_seconds < plan_.summary.lower_bound_seconds)) {
+        return Broken("figures", where,
+                      absl::StrCat(what_if.field, " ", what_if.value,
+                                   " does not lower the bound: ",
+                                   what_if.lower_bound_seconds));
+      }
+    }
     return absl::OkStatus();
   }
 
