@@ -46,8 +46,10 @@ struct PlanOptions {
 absl::Status CheckBatch(const Job& job, std::span<const int64_t> lengths);
 
 // Plans a global batch. Errors: those of CheckBatch; RESOURCE_EXHAUSTED
-// (kLimitExceeded) if the plan would exceed kMaxSlots. O(K log K + ranks *
-// micro-batches) for every policy; memory O(K + ranks).
+// (kLimitExceeded) if the plan would exceed kMaxSlots; where the job's
+// heuristic.roll_back is false, FAILED_PRECONDITION (kSimulatedOom) if the
+// policy then runs out of memory. O(K log K + ranks * micro-batches) for every
+// policy; memory O(K + ranks).
 absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
                               const PlanOptions& options);
 

@@ -186,7 +186,7 @@ TEST_CASE("skrullctl completion: bash offers what may follow",
   CHECK(BashOffers("skrullctl plan --form") == Words{"--format"});
   CHECK(BashOffers("skrullctl plan --format ''") == Words{"text", "json"});
   CHECK(BashOffers("skrullctl plan --policy POLICY_S") ==
-        Words{"POLICY_SKRULL", "POLICY_STATIC_CP"});
+        Words{"POLICY_SKRULL", "POLICY_STATIC_CP", "POLICY_SORTED"});
   CHECK(BashOffers("skrullctl plan --lengths CMakeL") ==
         Words{"CMakeLists.txt"});
   CHECK(BashOffers("skrullctl lengths CMakeL") == Words{"CMakeLists.txt"});

@@ -198,6 +198,29 @@ class RefusalTest(unittest.TestCase):
         with self.assertRaisesRegex(contract.Violation, "does not say 22"):
             contract.check_refusal(job(), [22], error)
 
+    def test_simulated_out_of_memory(self):
+        without = job_spec.Job(SPEC % dict(
+            dp=1, cp=2, bucket=10, scope="BLOCK_SCOPE_GROUP", more="",
+            memory="bytes_per_token: 1 gather_bytes_per_token: 0.5",
+            cost="") + "heuristic { roll_back: false }")
+        text = ("out of memory (simulated): in micro-batch %d rank %d holds %d "
+                "tokens%s, more than")
+        gathers = " and gathers the K/V of 3"
+        for place in ((0, 1, 11, ""), (1, 0, 9, gathers)):
+            error = {"code": "FAILED_PRECONDITION", "message": text % place}
+            contract.check_refusal(without, [1, 10], error)
+            with self.assertRaisesRegex(contract.Violation, "cannot run out"):
+                contract.check_refusal(job(), [1, 10], error)
+            with self.assertRaisesRegex(contract.Violation, "cannot run out"):
+                contract.check_refusal(without, [1, 10], error,
+                                       "POLICY_SORTED")
+        for place in ((0, 1, 10, ""), (2, 1, 11, ""), (0, 2, 11, ""),
+                      (0, 1, 12, ""), (0, 1, 8, gathers)):
+            with self.assertRaisesRegex(contract.Violation, "no overflow"):
+                contract.check_refusal(
+                    without, [1, 10],
+                    {"code": "FAILED_PRECONDITION", "message": text % place})
+
     def test_a_batch_that_never_fits_must_be_refused(self):
         self.assertTrue(contract.must_be_refused(job(), [1, 21]))
         self.assertFalse(contract.must_be_refused(job(), [20]))

@@ -86,6 +86,8 @@ def random_job(rng):
         if rng.random() < 0.7:
             lines.append(_link(rng, name))
     lines.append("}")
+    if rng.random() < 0.2:
+        lines.append("heuristic { roll_back: false }")
     return "\n".join(lines) + "\n", dp, cp, bucket, scope
 
 
@@ -112,5 +114,6 @@ def cases(count, seed):
         batch = rng.choice([len(lengths), rng.randint(1, len(lengths))])
         policy = rng.choice([None, "POLICY_SKRULL", "POLICY_STATIC_CP",
                              "POLICY_PACKED_STATIC_CP",
-                             "POLICY_OPTIMIZED"])
+                             "POLICY_OPTIMIZED", "POLICY_DACP_ONLY",
+                             "POLICY_ROUND_ROBIN", "POLICY_SORTED"])
         yield f"--seed {seed}, run {index}", text, lengths, batch, policy

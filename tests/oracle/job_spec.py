@@ -94,8 +94,10 @@ class _Message:
     def real(self, name, default=None):
         return float(self._fields[name][-1]) if self.has(name) else default
 
-    def boolean(self, name):
-        return self._fields.get(name, ["false"])[-1] in ("true", "True", "t", "1")
+    def boolean(self, name, default=False):
+        if not self.has(name):
+            return default
+        return self._fields[name][-1] in ("true", "True", "t", "1")
 
     def enum(self, name, default):
         value = self._fields.get(name, [default])[-1]
@@ -139,6 +141,7 @@ class Job:
         self._read_cost(spec.message("cost"))
         self._read_model(spec.message("model"))
         self.policy = spec.enum("policy", "POLICY_SKRULL")
+        self.roll_back = spec.message("heuristic").boolean("roll_back", True)
         self.blocks = self._all_blocks()
         self.block_set = set(self.blocks)
         self.degrees = sorted({degree for _, degree in self.blocks})
