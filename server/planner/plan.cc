@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "skrull/planner/cost_model.h"
+#include "skrull/planner/pipeline/step_pipeline.h"
 
 namespace skrull {
 
@@ -27,6 +28,8 @@ std::string BottleneckName(Bottleneck bottleneck) {
 void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan) {
   const CostModel cost(job);
   StepClock clock(job, cost);
+  StepPipeline pipeline(job);
+  const int32_t stages = job.parallelism().pp_size;
   PlanSummary& summary = plan->summary;
   const int64_t roll_backs = summary.roll_back_count;
   summary = PlanSummary{};
@@ -44,6 +47,7 @@ void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan) {
       }
     }
     const MicroBatchTime time = clock.Run(micro_batch.placements);
+    if (stages > 1) pipeline.Add(clock.components());
     micro_batch.predicted_seconds = time.seconds;
     micro_batch.max_rank_tokens = time.max_rank_tokens;
     summary.max_rank_tokens =
@@ -57,6 +61,11 @@ void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan) {
   summary.lower_bound_seconds = LowerBoundSeconds(job, cost, lengths);
   summary.dp_imbalance = clock.dp_imbalance();
   summary.rank_imbalance = clock.rank_imbalance();
+  if (stages > 1) {
+    const PipelineTime time = pipeline.Run();
+    summary.pipeline_seconds = time.makespan_seconds;
+    summary.pipeline_bubble = time.Bubble(job.pool().dp_size, stages);
+  }
 }
 
 RankPlan MakeRankPlan(const Plan& plan, const std::string& digest,

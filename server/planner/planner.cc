@@ -105,16 +105,26 @@ std::optional<HeuristicSchedule> RunHeuristic(const Job& job,
   return RunGds(job, cost, lengths, max_micro_batches, options);
 }
 
+// Most micro-batches of a plan.
+int64_t MaxMicroBatches(const Job& job) {
+  const int64_t by_ranks = kMaxSlots / job.pool().ranks();
+  const int64_t stages = job.parallelism().pp_size;
+  if (stages == 1) return by_ranks;
+  return std::min(by_ranks, kMaxStagePasses / (job.pool().dp_size * stages));
+}
+
 absl::Status TooManyMicroBatches(const Job& job, Policy policy) {
+  const int64_t limit = MaxMicroBatches(job);
+  const int32_t stages = job.parallelism().pp_size;
   return MakeError(
       {.reason = ErrorReason::kLimitExceeded,
        .field = "lengths",
-       .limit = kMaxSlots / job.pool().ranks()},
-      absl::StrCat("lengths: ", PolicyName(policy), " needs more than ",
-                   kMaxSlots / job.pool().ranks(), " micro-batches on ",
-                   job.pool().ranks(),
-                   " ranks, the most that are planned; a smaller batch or a "
-                   "larger bucket_size_tokens fits"));
+       .limit = limit},
+      absl::StrCat("lengths: ", PolicyName(policy), " needs more than ", limit,
+                   " micro-batches on ", job.pool().ranks(), " ranks",
+                   stages > 1 ? absl::StrCat(" of ", stages, " stages") : "",
+                   ", the most that are planned; a smaller batch or a larger "
+                   "bucket_size_tokens fits"));
 }
 
 }  // namespace
@@ -172,7 +182,8 @@ absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
             .blocks = {},
             .summary = {},
             .chunk_plan = {}};
-  const int64_t max_micro_batches = kMaxSlots / job.pool().ranks();
+  const int64_t max_micro_batches = MaxMicroBatches(job);
+  if (max_micro_batches < 1) return TooManyMicroBatches(job, plan.policy);
   switch (plan.policy) {
     case Policy::kSkrull:
     case Policy::kDacpOnly:

@@ -243,6 +243,19 @@ TEST_CASE("skrullctl plan: the text report names what matters", "[cli]") {
         "fullest rank 10 tokens", "batch 1 refused, FAILED_PRECONDITION"}) {
     CHECK_THAT(result.out, Catch::Contains(part));
   }
+  CHECK_THAT(result.out, !Catch::Contains("pipeline"));
+}
+
+TEST_CASE("skrullctl plan: the text report tells how a pipeline idles",
+          "[cli]") {
+  const Workshop workshop;
+  std::string text = kSmallJob;
+  text.replace(text.find("cp_size"), 0, "pp_size: 3 ");
+  const std::string job = workshop.Write("staged", text);
+  const CliResult result =
+      RunCli({"plan", "--job-spec", job, "--lengths", "-"}, "1\n19\n");
+  // One micro-batch: one of three stages is busy at a time.
+  CHECK_THAT(result.out, Catch::Contains("stages idle 66.67 %"));
 }
 
 TEST_CASE("skrullctl check: accepts what plan prints", "[cli]") {

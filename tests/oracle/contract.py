@@ -5,6 +5,8 @@ import math
 import re
 import struct
 
+import pipeline
+
 MAX_TOKENS = 2**31 - 1
 POLICIES = {"POLICY_SKRULL": 1, "POLICY_STATIC_CP": 2,
             "POLICY_PACKED_STATIC_CP": 3,
@@ -51,6 +53,8 @@ class Clock:
         self.job = job
         self.ready = [0.0] * job.dp
         self.compute = [0.0] * job.ranks
+        # Per micro-batch: (DP ranks that ran it together, seconds).
+        self.history = []
 
     def run(self, placements):
         """Runs one micro-batch; returns its own predicted_seconds."""
@@ -84,14 +88,18 @@ class Clock:
         time = [job.rank_seconds(local[r], sharded[r], comm[r])
                 for r in range(job.ranks)]
         start = list(self.ready)
+        groups = {}
         for d in range(job.dp):
             if busy[d]:
                 slowest = max(time[m * job.cp + r] for m in joined[d]
                               for r in range(job.cp))
                 self.ready[d] = (max(start[m] for m in joined[d]) +
                                  job.overhead + slowest)
+                groups[tuple(sorted(joined[d]))] = job.overhead + slowest
             elif job.uniform:
                 self.ready[d] = start[d] + job.overhead
+                groups[d,] = job.overhead
+        self.history.append(list(groups.items()))
         if not placements and not job.uniform:
             return 0.0
         return job.overhead + max(time)
@@ -198,10 +206,13 @@ def check_plan(job, lengths, plan, policy=None):
             integer(summary, "roll_back_count") == 0,
             "summary.roll_back_count is not 0 without roll-back")
     predicted = real(summary, "predicted_seconds")
+    stages = pipeline.step_figures(job, clock.history)
     for name, value, offset in (
             ("predicted_seconds", max(clock.ready), 0),
             ("dp_imbalance", imbalance(clock.ready), 1),
-            ("rank_imbalance", imbalance(clock.compute), 1)):
+            ("rank_imbalance", imbalance(clock.compute), 1),
+            ("pipeline_seconds", stages[0], 0),
+            ("pipeline_bubble", stages[1], 1)):
         require(close(real(summary, name), value, offset),
                 f"summary.{name} {summary.get(name)} != {value}")
     bound = real(summary, "lower_bound_seconds")

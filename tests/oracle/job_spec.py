@@ -154,6 +154,7 @@ class Job:
         self.dp = m.integer("dp_size", 1)
         self.cp = m.integer("cp_size", 1)
         self.ranks = self.dp * self.cp
+        self.stages = m.integer("pp_size", 1)
         self.ranks_per_node = m.integer("ranks_per_node", 0)
         self.scope = m.enum("block_scope", "BLOCK_SCOPE_GROUP")
         self.uniform = m.boolean("uniform_micro_batch_count")
@@ -177,6 +178,7 @@ class Job:
         self.overlap = m.enum("overlap_scope", "OVERLAP_SCOPE_LAYER")
         self.seconds_per_flop = m.real("seconds_per_flop", 2.5e-15)
         self.passes = m.real("pass_multiplier", 4.0)
+        self.ratio = m.real("backward_forward_ratio", 2.0)
         self.overhead = m.real("seconds_per_micro_batch", 0.0)
         self.half_tokens = m.real("efficiency_half_tokens", 0.0)
         self.collectives = m.real("collectives_per_layer", 3.0)
