@@ -32,6 +32,7 @@ std::unique_ptr<CLI::App> MakeApp(int* exit_code) {
   AddCompareCommand(*app, exit_code);
   AddCheckCommand(*app, exit_code);
   AddTraceCommand(*app, exit_code);
+  AddReportCommand(*app, exit_code);
   AddLengthsCommand(*app, exit_code);
   AddCompletionCommand(*app, exit_code);
   AddVersionCommand(*app, exit_code);

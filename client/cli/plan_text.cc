@@ -44,6 +44,11 @@ std::string PlanText(int64_t batch, std::span<const int64_t> lengths,
       "%.2f %%\n",
       WithThousands(figures.max_rank_tokens), 100 * figures.dp_imbalance,
       100 * figures.rank_imbalance);
+  if (figures.pipeline_seconds > 0) {
+    absl::StrAppendFormat(&text, "  pipeline %s, stages idle %.2f %%\n",
+                          HumanSeconds(figures.pipeline_seconds),
+                          100 * figures.pipeline_bubble);
+  }
   absl::StrAppendFormat(
       &text, "  digest %s%s\n", plan.digest,
       plan.planning_seconds

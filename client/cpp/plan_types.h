@@ -53,6 +53,8 @@ struct PlanFigures {
   int64_t max_rank_tokens = 0;
   double dp_imbalance = 0;
   double rank_imbalance = 0;
+  double pipeline_seconds = 0;
+  double pipeline_bubble = 0;
 
   friend bool operator==(const PlanFigures&, const PlanFigures&) = default;
 };

@@ -232,10 +232,13 @@ MicroBatchTime StepClock::Run(std::span<const SequencePlacement> placements) {
     const auto label = static_cast<size_t>(component_[d]);
     start_[label] = std::max(start_[label], ready_[d]);
   }
+  components_.clear();
   for (size_t d = 0; d < ready_.size(); ++d) {
     if (!active_[d] && !uniform) continue;
     const auto label = static_cast<size_t>(component_[d]);
     const double seconds = overhead + slowest_[label];
+    if (label == d) components_.push_back({component_[d], 0, seconds});
+    ++components_.back().dp_rank_count;
     ready_[d] = start_[label] + seconds;
     last_rank_[d] = slowest_rank_[label];
     time.seconds = std::max(time.seconds, seconds);

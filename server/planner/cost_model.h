@@ -103,6 +103,14 @@ struct MicroBatchTime {
   int64_t max_rank_tokens = 0;
 };
 
+// DP ranks that run one micro-batch together: consecutive ones, since blocks
+// are.
+struct Component {
+  int32_t first_dp_rank = 0;
+  int32_t dp_rank_count = 0;
+  double seconds = 0;  // overhead + slowest rank
+};
+
 // Time of a step, evaluated micro-batch by micro-batch in order. Reusable
 // scratch inside: not thread-safe, one per thread.
 class StepClock {
@@ -124,6 +132,10 @@ class StepClock {
   };
   std::span<const RankLoad> loads() const { return load_; }
   Slot slot(int32_t dp_rank) const;
+
+  // Who ran the last micro-batch, and how long, by DP rank; DP ranks that took
+  // no time in it are in none.
+  std::span<const Component> components() const { return components_; }
 
   // The latest ready time so far: predicted_seconds of the step.
   double seconds() const;
@@ -157,6 +169,7 @@ class StepClock {
   std::vector<double> start_;
   std::vector<double> slowest_;
   std::vector<int32_t> slowest_rank_;
+  std::vector<Component> components_;  // of this micro-batch
 };
 
 }  // namespace skrull

@@ -14,21 +14,30 @@ bool RollBackCascade(Placement& placement) {
   return true;
 }
 
+// Makes the sequence local to the rank that the rule chooses; false if that
+// has no room.
+bool TryLocal(int32_t sequence, LocalRule rule, Placement& placement) {
+  if (rule == LocalRule::kLeastWork) {
+    const int32_t rank = placement.LeastLoadedRank();
+    if (placement.FitsLocal(sequence, rank)) {
+      placement.Assign(sequence, rank);
+      return true;
+    }
+  }
+  const int32_t rank = placement.EmptiestRank();
+  if (!placement.FitsLocal(sequence, rank)) return false;
+  placement.Assign(sequence, rank);
+  return true;
+}
+
 }  // namespace
 
-DacpVerdict RunDacp(std::span<const int32_t> sequences, Placement& placement) {
+DacpVerdict RunDacp(std::span<const int32_t> sequences, Placement& placement,
+                    const DacpOptions& options) {
   placement.Clear();
   for (const int32_t sequence : sequences) {
-    while (true) {
-      int32_t rank = placement.LeastLoadedRank();
-      if (!placement.FitsLocal(sequence, rank)) {
-        rank = placement.EmptiestRank();
-      }
-      if (placement.FitsLocal(sequence, rank)) {
-        placement.Assign(sequence, rank);
-        break;
-      }
-      if (placement.FitsSharded(sequence)) {
+    while (!TryLocal(sequence, options.local_rule, placement)) {
+      if (!options.roll_back || placement.FitsSharded(sequence)) {
         placement.Shard(sequence);
         break;
       }
@@ -37,7 +46,7 @@ DacpVerdict RunDacp(std::span<const int32_t> sequences, Placement& placement) {
       }
     }
   }
-  return DacpVerdict::kPlaced;
+  return placement.IsLegal() ? DacpVerdict::kPlaced : DacpVerdict::kOutOfMemory;
 }
 
 }  // namespace skrull

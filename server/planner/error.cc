@@ -30,6 +30,8 @@ constexpr ReasonRow kReasons[] = {
      absl::StatusCode::kInvalidArgument},
     {ErrorReason::kSequenceTooLong, "SEQUENCE_TOO_LONG",
      absl::StatusCode::kFailedPrecondition},
+    {ErrorReason::kSimulatedOom, "SIMULATED_OUT_OF_MEMORY",
+     absl::StatusCode::kFailedPrecondition},
     {ErrorReason::kPlanConflict, "PLAN_CONFLICT",
      absl::StatusCode::kFailedPrecondition},
     {ErrorReason::kGenerationMismatch, "GENERATION_MISMATCH",

@@ -22,6 +22,7 @@ enum class ErrorReason : int8_t {
   kEmptyBatch,       // INVALID_ARGUMENT: no lengths
   kFieldInvalid,     // INVALID_ARGUMENT: `field` (and `indices`) out of range
   kSequenceTooLong,  // FAILED_PRECONDITION: `indices` can never be placed
+  kSimulatedOom,     // FAILED_PRECONDITION: as heuristic.roll_back = false asks
   kPlanConflict,     // FAILED_PRECONDITION: key committed for another request
   kGenerationMismatch,  // FAILED_PRECONDITION: job has another generation
   kJobNotFound,         // NOT_FOUND

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "skrull/planner/dacp.h"
+#include "skrull/planner/length_order.h"
 #include "skrull/planner/placement.h"
 #include "skrull/planner/pool_schedule.h"
 #include "skrull/planner/tournament_tree.h"
@@ -114,62 +114,38 @@ class Splitter {
   std::optional<Split> packed_;
 };
 
-using GroupMicroBatch = std::vector<SequencePlacement>;
-
-// The state of `placement` as placements on the CP group of a DP rank.
-GroupMicroBatch Export(const Placement& placement, int32_t first_rank,
-                       std::span<const int64_t> lengths) {
-  GroupMicroBatch out;
-  out.reserve(placement.sequences().size());
-  for (const int32_t k : placement.sequences()) {
-    const int32_t rank = placement.rank_of(k);
-    const bool sharded = rank == Placement::kSharded;
-    out.push_back(
-        {.sequence = k,
-         .token_count = static_cast<int32_t>(lengths[static_cast<size_t>(k)]),
-         .first_rank = first_rank + (sharded ? 0 : rank),
-         .degree = sharded ? placement.ranks() : 1});
-  }
-  return out;
-}
-
-struct GroupSchedule {
-  std::vector<GroupMicroBatch> micro_batches;
-  int64_t roll_back_count = 0;
-};
-
-// DACP on every micro-batch of the split; nullopt if it refuses one.
-std::optional<GroupSchedule> PlaceSplit(const Split& split, int32_t first_rank,
-                                        std::span<const int64_t> lengths,
+// Every micro-batch of the split placed; nullopt if one is refused.
+std::optional<GroupSchedule> PlaceSplit(Split split, int32_t first_rank,
+                                        const DacpOptions& options,
                                         Placement& placement) {
-  GroupSchedule schedule;
-  for (const std::vector<int32_t>& sequences : split) {
-    if (RunDacp(sequences, placement) != DacpVerdict::kPlaced) {
+  GroupSchedule schedule(first_rank);
+  for (std::vector<int32_t>& sequences : split) {
+    if (options.local_rule == LocalRule::kEmptiest) {
+      std::sort(sequences.begin(), sequences.end());  // batch order
+    }
+    if (RunDacp(sequences, placement, options) ==
+        DacpVerdict::kNeedsMoreMicroBatches) {
       return std::nullopt;
     }
-    schedule.micro_batches.push_back(Export(placement, first_rank, lengths));
-    schedule.roll_back_count += placement.roll_back_count();
+    schedule.Add(placement);
   }
   return schedule;
 }
 
 // Alg. 2's inner loop for one DP rank: the fewest micro-batches found to fit;
 // nullopt if those are more than `max_count`.
-std::optional<GroupSchedule> ScheduleGroup(std::span<const int32_t> subset,
-                                           int32_t first_rank,
-                                           std::span<const int64_t> lengths,
-                                           int64_t max_count,
-                                           Splitter& splitter,
-                                           Placement& placement) {
+std::optional<GroupSchedule> ScheduleGroup(
+    std::span<const int32_t> subset, int32_t first_rank, int64_t max_count,
+    const DacpOptions& options, Splitter& splitter, Placement& placement) {
   splitter.Start(subset);
   // Each sequence alone: that always fits, so the loop ends there at the
   // latest.
   const int64_t most = std::ssize(subset);
   int refusals = 0;
   for (int64_t count = splitter.least_count(); count <= max_count;) {
-    if (const std::optional<Split> split = splitter.Try(count)) {
+    if (std::optional<Split> split = splitter.Try(count)) {
       std::optional<GroupSchedule> schedule =
-          PlaceSplit(*split, first_rank, lengths, placement);
+          PlaceSplit(*std::move(split), first_rank, options, placement);
       if (schedule) return schedule;
       ++refusals;
     }
@@ -205,15 +181,12 @@ std::vector<std::vector<int32_t>> BalanceOverDpRanks(
 
 std::optional<GdsResult> RunGds(const Job& job, const CostModel& cost,
                                 std::span<const int64_t> lengths,
-                                int64_t max_micro_batches) {
+                                int64_t max_micro_batches,
+                                const DacpOptions& options) {
   const int32_t cp_size = job.pool().cp_size;
   std::vector<int32_t> ascending(lengths.size());
   std::iota(ascending.begin(), ascending.end(), 0);
-  std::sort(ascending.begin(), ascending.end(), [&](int32_t a, int32_t b) {
-    const int64_t x = lengths[static_cast<size_t>(a)];
-    const int64_t y = lengths[static_cast<size_t>(b)];
-    return x != y ? x < y : a < b;
-  });
+  std::sort(ascending.begin(), ascending.end(), ShorterFirst{lengths});
   std::vector<double> work(lengths.size());
   for (size_t k = 0; k < work.size(); ++k) work[k] = cost.Work(lengths[k]);
 
@@ -244,12 +217,9 @@ std::optional<GdsResult> RunGds(const Job& job, const CostModel& cost,
     const std::vector<int32_t>& subset = subsets[static_cast<size_t>(d)];
     if (subset.empty()) continue;
     std::optional<GroupSchedule> schedule = ScheduleGroup(
-        subset, d * cp_size, lengths, max_micro_batches, splitter, placement);
+        subset, d * cp_size, max_micro_batches, options, splitter, placement);
     if (!schedule) return std::nullopt;
-    result.roll_back_count += schedule->roll_back_count;
-    for (GroupMicroBatch& micro_batch : schedule->micro_batches) {
-      pool.Append(d, std::move(micro_batch));
-    }
+    schedule->MoveTo(d, pool, result);
   }
   result.micro_batches = pool.Take();
   return result;

@@ -9,24 +9,25 @@
 //  - where the strided split fails at some count, a first-fit-decreasing split
 //    of that count is tried before the count grows;
 //  - sequences that no CP group holds take larger blocks (BLOCK_SCOPE_POOL).
+//
+// Without roll-back a micro-batch that DACP runs out of memory on is kept, and
+// the schedule says so: to try more micro-batches then would be the recovery
+// that is left out.
 #ifndef SKRULL_SERVER_PLANNER_GDS_H_
 #define SKRULL_SERVER_PLANNER_GDS_H_
 
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "skrull/planner/cost_model.h"
+#include "skrull/planner/dacp.h"
+#include "skrull/planner/heuristic_schedule.h"
 #include "skrull/planner/job.h"
-#include "skrull/planner/plan.h"
 
 namespace skrull {
 
-struct GdsResult {
-  std::vector<MicroBatchPlan> micro_batches;  // placements only
-  int64_t roll_back_count = 0;                // in the placements kept
-};
+using GdsResult = HeuristicSchedule;
 
 // Schedules the batch; nullopt if a DP rank would need more than
 // `max_micro_batches`. REQUIRES: each length is in 1 .. job.longest_sequence().
@@ -34,7 +35,8 @@ struct GdsResult {
 // log ranks) is spent on each of O(log K) counts.
 std::optional<GdsResult> RunGds(const Job& job, const CostModel& cost,
                                 std::span<const int64_t> lengths,
-                                int64_t max_micro_batches);
+                                int64_t max_micro_batches,
+                                const DacpOptions& options = {});
 
 }  // namespace skrull
 

@@ -224,8 +224,9 @@ std::string PolicyName(Policy policy) {
 }
 
 std::vector<Policy> AllPolicies() {
-  return {Policy::kSkrull, Policy::kStaticCp, Policy::kPackedStaticCp,
-          Policy::kOptimized};
+  return {Policy::kSkrull,    Policy::kStaticCp, Policy::kPackedStaticCp,
+          Policy::kOptimized, Policy::kDacpOnly, Policy::kRoundRobin,
+          Policy::kSorted};
 }
 
 absl::StatusOr<Job> Job::Create(const JobSpec& spec) {

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "skrull/planner/layout.h"
 
 namespace skrull {
 
@@ -49,14 +48,23 @@ int32_t Placement::EmptiestRank() const {
   return local_tokens(a) + 1 <= local_tokens(b) ? a : b;
 }
 
+int32_t Placement::Fuller(int32_t a, int32_t b) const {
+  if (a < 0 || b < 0) return a < 0 ? b : a;
+  return local_tokens(a) + 1 >= local_tokens(b) ? a : b;
+}
+
+int32_t Placement::FullestRank() const {
+  const auto extra = static_cast<int32_t>(sharded_tokens_ % ranks());
+  return Fuller(most_tokens_.Best(0, extra), most_tokens_.Best(extra, ranks()));
+}
+
 int32_t Placement::FullestRankWithLocal() const {
   const auto extra = static_cast<int32_t>(sharded_tokens_ % ranks());
   int32_t a = most_tokens_.Best(0, extra);
   int32_t b = most_tokens_.Best(extra, ranks());
   if (a >= 0 && local_tokens(a) == 0) a = -1;
   if (b >= 0 && local_tokens(b) == 0) b = -1;
-  if (a < 0 || b < 0) return a < 0 ? b : a;
-  return local_tokens(a) + 1 >= local_tokens(b) ? a : b;
+  return Fuller(a, b);
 }
 
 bool Placement::FitsWithSharded(int64_t sharded) const {
@@ -116,6 +124,20 @@ void Placement::RollBack(int32_t rank) {
   AddLocal(rank, -lengths_[k], -work_[k]);
   sharded_tokens_ += lengths_[k];
   ++roll_back_count_;
+}
+
+std::vector<SequencePlacement> Placement::Export(int32_t first_rank) const {
+  std::vector<SequencePlacement> out;
+  out.reserve(placed_.size());
+  for (const int32_t k : placed_) {
+    const int32_t rank = rank_of(k);
+    const bool sharded = rank == kSharded;
+    out.push_back({.sequence = k,
+                   .token_count = static_cast<int32_t>(length(k)),
+                   .first_rank = first_rank + (sharded ? 0 : rank),
+                   .degree = sharded ? ranks() : 1});
+  }
+  return out;
 }
 
 absl::Status Placement::CheckConsistency() const {

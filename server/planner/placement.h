@@ -9,8 +9,9 @@
 //       sequences;
 //   (3) sharded_tokens() is the sum over sharded sequences, and load(r) ==
 //       local_tokens(r) + BlockRows(sharded_tokens(), ranks, r).
-// IsLegal() says whether every rank obeys the memory rules; Assign and Shard
-// never break that, RollBack can, which is what its cascade is for (dacp.h).
+// IsLegal() says whether every rank obeys the memory rules. Assign never breaks
+// that, nor does Shard where FitsSharded; RollBack can, which is what its
+// cascade is for (dacp.h).
 //
 // Not thread-safe. `job`, and the lengths and work of the batch, must outlive
 // it. Memory O(ranks + sequences of the batch); reusable by Clear().
@@ -24,6 +25,7 @@
 
 #include "absl/status/status.h"
 #include "skrull/planner/job.h"
+#include "skrull/planner/layout.h"
 #include "skrull/planner/tournament_tree.h"
 
 namespace skrull {
@@ -54,11 +56,16 @@ class Placement {
   // Rows of the rank, tokens. O(1).
   int64_t load(int32_t rank) const;
   int64_t roll_back_count() const { return roll_back_count_; }
+  // The sequences as a plan lists them, in order of their first placement, on
+  // the CP group that begins at `first_rank` of the pool. O(placed sequences).
+  std::vector<SequencePlacement> Export(int32_t first_rank) const;
 
   // argmin L of the listing: the rank with the least local work. O(1).
   int32_t LeastLoadedRank() const { return least_work_.Best(); }
   // argmax RB: the rank with the most of its bucket left. O(log ranks).
   int32_t EmptiestRank() const;
+  // argmin RB: the rank with the most rows. O(log ranks).
+  int32_t FullestRank() const;
   // argmin RB among ranks that have a local sequence; -1 if none has.
   // O(log ranks).
   int32_t FullestRankWithLocal() const;
@@ -71,14 +78,15 @@ class Placement {
   // False on a single rank, which cannot shard. O(log ranks).
   bool FitsSharded(int32_t sequence) const;
 
-  // Places an absent sequence. REQUIRES: FitsLocal / FitsSharded. Sequences
-  // come in ascending order of length. O(log ranks).
+  // Places an absent sequence. REQUIRES: FitsLocal. O(log ranks).
   void Assign(int32_t sequence, int32_t rank);
+  // The same; where not FitsSharded, some rank is over its memory afterwards.
   void Shard(int32_t sequence);
 
-  // Makes the rank's first, hence shortest, local sequence sharded: frees its
-  // tokens there and charges every rank its rows. Can leave any rank over its
-  // memory. REQUIRES: the rank has a local sequence. O(log ranks).
+  // Makes the rank's first local sequence, the shortest where they came in
+  // ascending order, sharded: frees its tokens there and charges every rank its
+  // rows. Can leave any rank over its memory. REQUIRES: the rank has a local
+  // sequence. O(log ranks).
   void RollBack(int32_t rank);
 
   // OK, or INTERNAL naming the broken invariant; recomputes all from scratch.
@@ -91,6 +99,9 @@ class Placement {
   int64_t length(int32_t sequence) const {
     return lengths_[static_cast<size_t>(sequence)];
   }
+  // The one with more rows of `a`, which holds one shard row more than `b`
+  // does, and `b`; -1 stands for none.
+  int32_t Fuller(int32_t a, int32_t b) const;
   // True if all ranks obey the memory rules when `sharded` tokens are sharded.
   bool FitsWithSharded(int64_t sharded) const;
   void AddLocal(int32_t rank, int64_t tokens, double work);
@@ -101,7 +112,7 @@ class Placement {
 
   std::vector<int32_t> placed_;
   std::vector<int32_t> rank_of_;  // per sequence of the batch
-  // Local sequences of each rank as a queue through next_, shortest first.
+  // Local sequences of each rank as a queue through next_, in order of Assign.
   std::vector<int32_t> head_;  // per rank
   std::vector<int32_t> tail_;  // per rank
   std::vector<int32_t> next_;  // per sequence of the batch

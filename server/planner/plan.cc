@@ -5,8 +5,15 @@
 #include "skrull/planner/cost_model.h"
 #include "skrull/planner/explain.h"
 #include "skrull/planner/lower_bound.h"
+#include "skrull/planner/pipeline/step_pipeline.h"
 
 namespace skrull {
+namespace {
+
+// Relative error of sums over a whole batch.
+constexpr double kRounding = 1e-9;
+
+}  // namespace
 
 std::string BottleneckName(Bottleneck bottleneck) {
   switch (bottleneck) {
@@ -29,6 +36,8 @@ std::string BottleneckName(Bottleneck bottleneck) {
 void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan) {
   const CostModel cost(job);
   StepClock clock(job, cost);
+  StepPipeline pipeline(job);
+  const int32_t stages = job.parallelism().pp_size;
   PlanSummary& summary = plan->summary;
   const int64_t roll_backs = summary.roll_back_count;
   summary = PlanSummary{};
@@ -46,6 +55,7 @@ void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan) {
       }
     }
     const MicroBatchTime time = clock.Run(micro_batch.placements);
+    if (stages > 1) pipeline.Add(clock.components());
     micro_batch.predicted_seconds = time.seconds;
     micro_batch.max_rank_tokens = time.max_rank_tokens;
     summary.max_rank_tokens =
@@ -57,11 +67,20 @@ void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan) {
   summary.micro_batch_count = std::ssize(plan->micro_batches);
   summary.predicted_seconds = clock.seconds();
   const LowerBound bound = ComputeLowerBound(job, cost, lengths);
-  summary.lower_bound_seconds = bound.seconds;
+  // Of a plan that meets the bound, rounding can put it a little above.
+  summary.lower_bound_seconds =
+      bound.seconds <= summary.predicted_seconds * (1 + kRounding)
+          ? std::min(bound.seconds, summary.predicted_seconds)
+          : bound.seconds;
   summary.dp_imbalance = clock.dp_imbalance();
   summary.rank_imbalance = clock.rank_imbalance();
   summary.explanation =
       Explain(job, cost, lengths, *plan, bound, clock.last_rank());
+  if (stages > 1) {
+    const PipelineTime time = pipeline.Run();
+    summary.pipeline_seconds = time.makespan_seconds;
+    summary.pipeline_bubble = time.Bubble(job.pool().dp_size, stages);
+  }
 }
 
 RankPlan MakeRankPlan(const Plan& plan, const std::string& digest,

@@ -104,7 +104,8 @@ struct Plan {
 // Fills every field that follows from the placements: per micro-batch figures,
 // `blocks`, and the summary with its explanation, but for roll_back_count,
 // which it leaves alone. REQUIRES: placements are legal for `job` and of
-// lengths `lengths`. O(placements + ranks * micro-batches).
+// lengths `lengths`; with pp_size > 1, micro-batches * dp_size * pp_size <=
+// kMaxStagePasses. O(placements + ranks * micro-batches), and that product.
 void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan);
 
 // The rank's share of `plan`, whose digest is `digest`. REQUIRES: rank >= 0; a

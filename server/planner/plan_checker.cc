@@ -1,64 +1,31 @@
 #include "skrull/planner/plan_checker.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "skrull/planner/checker_status.h"
 #include "skrull/planner/cost_model.h"
 #include "skrull/planner/layout.h"
 #include "skrull/planner/lower_bound.h"
+#include "skrull/planner/pipeline_checker.h"
 #include "skrull/planner/planner.h"
 
 namespace skrull {
 namespace {
 
-constexpr double kRelativeTolerance = 1e-9;
-
-// True if both are finite and equal to kRelativeTolerance.
-bool NearlyEqual(double a, double b) {
-  return std::isfinite(a) && std::isfinite(b) &&
-         std::abs(a - b) <=
-             kRelativeTolerance * std::max(std::abs(a), std::abs(b));
-}
-
-// Shows enough digits that two values that differ by more than the tolerance
-// look different.
-std::string Digits(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.12g", value);
-  return text;
-}
+using checker::Broken;
+using checker::Digits;
+using checker::NearlyEqual;
+using checker::WrongCount;
+using checker::WrongReal;
 
 std::string BlockName(Block block) {
   return absl::StrCat("block {first_rank ", block.first_rank, ", degree ",
                       block.degree, "}");
-}
-
-// "<rule>: <where>: <problem>".
-absl::Status Broken(const std::string& rule, const std::string& where,
-                    const std::string& problem) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(rule, ": ", where, ": ", problem));
-}
-
-// A figure of the plan that is not what its placements give.
-absl::Status WrongCount(const std::string& where, const std::string& field,
-                        int64_t in_plan, int64_t recomputed) {
-  return Broken(
-      "figures", where,
-      absl::StrCat(field, " is ", in_plan, ", recomputed ", recomputed));
-}
-
-absl::Status WrongReal(const std::string& where, const std::string& field,
-                       double in_plan, double recomputed) {
-  return Broken("figures", where,
-                absl::StrCat(field, " is ", Digits(in_plan), ", recomputed ",
-                             Digits(recomputed)));
 }
 
 // One check of one plan: micro-batches in order, then what spans them.
@@ -77,6 +44,7 @@ class PlanCheck {
 
   absl::Status Run() {
     if (absl::Status s = CheckLengths(); !s.ok()) return s;
+    if (absl::Status s = CheckStagePasses(); !s.ok()) return s;
     for (; micro_batch_ < plan_.micro_batches.size(); ++micro_batch_) {
       const MicroBatchPlan& mb = plan_.micro_batches[micro_batch_];
       if (absl::Status s = CheckPlacements(mb); !s.ok()) return s;
@@ -86,7 +54,8 @@ class PlanCheck {
     }
     if (absl::Status s = CheckCoverage(); !s.ok()) return s;
     if (absl::Status s = CheckBlocks(); !s.ok()) return s;
-    return CheckSummary();
+    if (absl::Status s = CheckSummary(); !s.ok()) return s;
+    return CheckPipeline();
   }
 
  private:
@@ -112,6 +81,19 @@ class PlanCheck {
       }
     }
     return absl::OkStatus();
+  }
+
+  // What bounds the cost of CheckPipeline.
+  absl::Status CheckStagePasses() const {
+    const int64_t stages = job_.parallelism().pp_size;
+    const auto count = static_cast<int64_t>(plan_.micro_batches.size());
+    if (stages == 1 || count <= kMaxStagePasses / (pool_.dp_size * stages)) {
+      return absl::OkStatus();
+    }
+    return Broken(
+        "pipeline", "plan",
+        absl::StrCat(count, " micro-batches * dp_size ", pool_.dp_size,
+                     " * pp_size ", stages, " > ", kMaxStagePasses));
   }
 
   // Each placement alone, and no sequence twice; fills load_ with local tokens
@@ -245,6 +227,10 @@ class PlanCheck {
 
   absl::Status CheckFigures(const MicroBatchPlan& mb) {
     const MicroBatchTime time = clock_.Run(mb.placements);
+    if (job_.parallelism().pp_size > 1) {
+      components_.emplace_back(clock_.components().begin(),
+                               clock_.components().end());
+    }
     plan_max_load_ = std::max(plan_max_load_, max_load_);
     if (mb.token_count != tokens_) {
       return WrongCount(MicroBatchName(), "token_count", mb.token_count,
@@ -371,6 +357,23 @@ class PlanCheck {
     return absl::OkStatus();
   }
 
+  absl::Status CheckPipeline() const {
+    const PlanSummary& s = plan_.summary;
+    PipelineFigures figures;
+    if (job_.parallelism().pp_size > 1) {
+      figures = TimePipeline(job_, components_);
+    }
+    if (!NearlyEqual(s.pipeline_seconds, figures.seconds)) {
+      return WrongReal("summary", "pipeline_seconds", s.pipeline_seconds,
+                       figures.seconds);
+    }
+    const double bubble = figures.Bubble(job_);
+    if (!NearlyEqual(s.pipeline_bubble + 1, bubble + 1)) {
+      return WrongReal("summary", "pipeline_bubble", s.pipeline_bubble, bubble);
+    }
+    return absl::OkStatus();
+  }
+
   const Job& job_;
   const PoolShape pool_;
   const std::span<const int64_t> lengths_;
@@ -384,6 +387,8 @@ class PlanCheck {
   int64_t sharded_sequences_ = 0;
   int64_t sharded_tokens_ = 0;
   int64_t plan_max_load_ = 0;
+  // Per micro-batch; empty if pp_size is 1.
+  std::vector<std::vector<Component>> components_;
 
   // Of the micro-batch under check.
   size_t micro_batch_ = 0;

@@ -22,7 +22,8 @@ namespace skrull {
 //    gathered K/V), and no DP rank's micro-batch the sequence cap;
 //  - per micro-batch figures, `blocks` and the summary equal what is recomputed
 //    from the placements (seconds to 1e-9 relative; integers exactly; all
-//    finite), and roll_back_count >= 0.
+//    finite), and roll_back_count >= 0; with pp_size > 1, the plan's pipeline
+//    is within kMaxStagePasses.
 // Otherwise FAILED_PRECONDITION with a message that names the rule, the
 // micro-batch, the sequence or rank, both values and the limit.
 // O(placements * log + ranks * micro-batches). Any plan is safe input.

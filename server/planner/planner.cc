@@ -6,10 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "skrull/planner/baselines/dacp_only.h"
 #include "skrull/planner/baselines/static_cp.h"
 #include "skrull/planner/cost_model.h"
 #include "skrull/planner/error.h"
 #include "skrull/planner/gds.h"
+#include "skrull/planner/heuristic_schedule.h"
 #include "skrull/planner/layout.h"
 #include "skrull/planner/optimizer/optimizer.h"
 
@@ -88,16 +90,41 @@ absl::Status TooLong(const Job& job, std::span<const int64_t> lengths,
                    absl::StrJoin(WhatWouldHold(job, longest), ", or ")));
 }
 
+// What the paper's heuristic of that name makes of the batch; nullopt if that
+// needs more than `max_micro_batches`.
+std::optional<HeuristicSchedule> RunHeuristic(const Job& job,
+                                              std::span<const int64_t> lengths,
+                                              Policy policy,
+                                              int64_t max_micro_batches) {
+  const CostModel cost(job);
+  DacpOptions options{.roll_back = job.heuristic().roll_back};
+  if (policy == Policy::kDacpOnly) {
+    return ScheduleDacpOnly(job, cost, lengths, max_micro_batches, options);
+  }
+  if (policy == Policy::kRoundRobin) options.local_rule = LocalRule::kEmptiest;
+  return RunGds(job, cost, lengths, max_micro_batches, options);
+}
+
+// Most micro-batches of a plan.
+int64_t MaxMicroBatches(const Job& job) {
+  const int64_t by_ranks = kMaxSlots / job.pool().ranks();
+  const int64_t stages = job.parallelism().pp_size;
+  if (stages == 1) return by_ranks;
+  return std::min(by_ranks, kMaxStagePasses / (job.pool().dp_size * stages));
+}
+
 absl::Status TooManyMicroBatches(const Job& job, Policy policy) {
+  const int64_t limit = MaxMicroBatches(job);
+  const int32_t stages = job.parallelism().pp_size;
   return MakeError(
       {.reason = ErrorReason::kLimitExceeded,
        .field = "lengths",
-       .limit = kMaxSlots / job.pool().ranks()},
-      absl::StrCat("lengths: ", PolicyName(policy), " needs more than ",
-                   kMaxSlots / job.pool().ranks(), " micro-batches on ",
-                   job.pool().ranks(),
-                   " ranks, the most that are planned; a smaller batch or a "
-                   "larger bucket_size_tokens fits"));
+       .limit = limit},
+      absl::StrCat("lengths: ", PolicyName(policy), " needs more than ", limit,
+                   " micro-batches on ", job.pool().ranks(), " ranks",
+                   stages > 1 ? absl::StrCat(" of ", stages, " stages") : "",
+                   ", the most that are planned; a smaller batch or a larger "
+                   "bucket_size_tokens fits"));
 }
 
 }  // namespace
@@ -155,22 +182,31 @@ absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
             .blocks = {},
             .summary = {},
             .chunk_plan = {}};
-  const int64_t max_micro_batches = kMaxSlots / job.pool().ranks();
+  const int64_t max_micro_batches = MaxMicroBatches(job);
+  if (max_micro_batches < 1) return TooManyMicroBatches(job, plan.policy);
   switch (plan.policy) {
-    case Policy::kSkrull: {
-      std::optional<GdsResult> result =
-          RunGds(job, CostModel(job), lengths, max_micro_batches);
+    case Policy::kSkrull:
+    case Policy::kDacpOnly:
+    case Policy::kRoundRobin: {
+      std::optional<HeuristicSchedule> result =
+          RunHeuristic(job, lengths, plan.policy, max_micro_batches);
       if (!result) return TooManyMicroBatches(job, plan.policy);
+      if (result->overflow) {
+        return SimulatedOutOfMemory(job, plan.policy, *result->overflow);
+      }
       plan.micro_batches = std::move(result->micro_batches);
       plan.summary.roll_back_count = result->roll_back_count;
       break;
     }
     case Policy::kStaticCp:
+    case Policy::kSorted:
       if (CeilDiv(std::ssize(lengths), job.pool().dp_size) >
           max_micro_batches) {
         return TooManyMicroBatches(job, plan.policy);
       }
-      plan.micro_batches = ScheduleStaticCp(job, lengths);
+      plan.micro_batches = plan.policy == Policy::kSorted
+                               ? ScheduleSortedStaticCp(job, lengths)
+                               : ScheduleStaticCp(job, lengths);
       break;
     case Policy::kPackedStaticCp:
       plan.micro_batches = SchedulePackedStaticCp(job, lengths);
@@ -182,9 +218,6 @@ absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
       plan.summary.roll_back_count = result.roll_back_count;
       break;
     }
-    case Policy::kDacpOnly:
-    case Policy::kRoundRobin:
-    case Policy::kSorted:
     case Policy::kChunkFlow:
       return FieldError("policy", absl::StrCat(PolicyName(plan.policy),
                                                " is not implemented yet"));

@@ -30,6 +30,10 @@ inline constexpr int64_t kMaxSequences = int64_t{1} << 30;
 // POLICY_STATIC_CP fit on 65,536 ranks.
 inline constexpr int64_t kMaxSlots = int64_t{1} << 27;
 
+// Most micro-batches (or chunks) times dp_size times pp_size of a plan with
+// pp_size > 1: bounds what its pipeline can cost.
+inline constexpr int64_t kMaxStagePasses = int64_t{1} << 22;
+
 struct PlanOptions {
   PlanKey key;                    // copied into the plan
   std::optional<Policy> policy;   // nullopt = the job's
@@ -46,8 +50,10 @@ struct PlanOptions {
 absl::Status CheckBatch(const Job& job, std::span<const int64_t> lengths);
 
 // Plans a global batch. Errors: those of CheckBatch; RESOURCE_EXHAUSTED
-// (kLimitExceeded) if the plan would exceed kMaxSlots. O(K log K + ranks *
-// micro-batches) for every policy; memory O(K + ranks).
+// (kLimitExceeded) if the plan would exceed kMaxSlots or kMaxStagePasses; where
+// the job's heuristic.roll_back is false, FAILED_PRECONDITION (kSimulatedOom)
+// if the policy then runs out of memory. O(K log K + ranks * micro-batches) for
+// every policy; memory O(K + ranks).
 absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
                               const PlanOptions& options);
 

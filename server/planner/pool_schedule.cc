@@ -12,6 +12,17 @@ PoolSchedule::PoolSchedule(const Job& job, std::span<const int64_t> lengths)
                                  job.LongestOnDegree(job.pool().cp_size))),
       next_(static_cast<size_t>(job.pool().dp_size), 0) {}
 
+std::vector<int32_t> PoolSchedule::Outliers() const {
+  std::vector<int32_t> outliers;
+  for (int32_t k = 0; k < std::ssize(lengths_); ++k) {
+    if (IsOutlier(lengths_[static_cast<size_t>(k)])) outliers.push_back(k);
+  }
+  std::stable_sort(outliers.begin(), outliers.end(), [&](int32_t a, int32_t b) {
+    return lengths_[static_cast<size_t>(a)] > lengths_[static_cast<size_t>(b)];
+  });
+  return outliers;
+}
+
 std::vector<SequencePlacement> PoolSchedule::PlaceOutliers(
     std::span<const int32_t> outliers) {
   const BlockScope scope = job_.parallelism().block_scope;
@@ -48,8 +59,8 @@ std::vector<SequencePlacement> PoolSchedule::PlaceOutliers(
   return placements;
 }
 
-void PoolSchedule::Append(int32_t dp_rank,
-                          std::vector<SequencePlacement> placements) {
+int64_t PoolSchedule::Append(int32_t dp_rank,
+                             std::vector<SequencePlacement> placements) {
   size_t& next = next_[static_cast<size_t>(dp_rank)];
   while (next < taken_.size() && taken_[next][static_cast<size_t>(dp_rank)]) {
     ++next;
@@ -61,7 +72,7 @@ void PoolSchedule::Append(int32_t dp_rank,
   } else {
     all.insert(all.end(), placements.begin(), placements.end());
   }
-  ++next;
+  return static_cast<int64_t>(next++);
 }
 
 std::vector<MicroBatchPlan> PoolSchedule::Take() {

@@ -26,6 +26,10 @@ class PoolSchedule {
   // True if no single CP group holds the sequence, whole or sharded. O(1).
   bool IsOutlier(int64_t tokens) const { return tokens > longest_on_group_; }
 
+  // The batch's outliers by descending length, equal ones in batch order.
+  // O(K log K).
+  std::vector<int32_t> Outliers() const;
+
   // Places outliers on the smallest blocks that hold them, as few micro-batches
   // as blocks side by side give, and returns them in `outlier` order. Takes the
   // batch's outlier indices by descending length. Call at most once, before
@@ -34,8 +38,9 @@ class PoolSchedule {
       std::span<const int32_t> outliers);
 
   // Appends a micro-batch of one DP rank, in the first micro-batch of the pool
-  // where that DP rank is free. Placements are on that rank's CP group.
-  void Append(int32_t dp_rank, std::vector<SequencePlacement> placements);
+  // where that DP rank is free; returns that one's index. Placements are on the
+  // DP rank's CP group.
+  int64_t Append(int32_t dp_rank, std::vector<SequencePlacement> placements);
 
   // The plan's micro-batches, each with its placements by sequence index. The
   // schedule is empty afterwards.

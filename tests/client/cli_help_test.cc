@@ -23,6 +23,7 @@ const std::vector<Words> kCommands = {{},
                                       {"compare"},
                                       {"check"},
                                       {"trace"},
+                                      {"report"},
                                       {"lengths"},
                                       {"job"},
                                       {"job", "create"},
@@ -115,7 +116,7 @@ TEST_CASE("skrullctl: the examples of --help run", "[cli][docs]") {
   const auto run = [&](Words words) {
     for (std::string& word : words) {
       if (word == "lengths.txt" || word == "plans.jsonl" ||
-          word == "trace.json") {
+          word == "trace.json" || word == "report.html") {
         word = directory.path() / word;
       }
     }
@@ -137,6 +138,7 @@ TEST_CASE("skrullctl: the examples of --help run", "[cli][docs]") {
   testing::WriteFile(directory.path() / "plans.jsonl", run(plan));
   run(example({"check"}));
   run(example({"trace"}));
+  run(example({"report"}));
   CHECK_THAT(run(example({"job", "create"})), Catch::Contains("run7"));
   CHECK_THAT(run(example({"job", "get"})), Catch::Contains("hidden_size"));
   CHECK_THAT(run(example({"job"})), Catch::Contains("run7"));
@@ -186,7 +188,7 @@ TEST_CASE("skrullctl completion: bash offers what may follow",
   CHECK(BashOffers("skrullctl plan --form") == Words{"--format"});
   CHECK(BashOffers("skrullctl plan --format ''") == Words{"text", "json"});
   CHECK(BashOffers("skrullctl plan --policy POLICY_S") ==
-        Words{"POLICY_SKRULL", "POLICY_STATIC_CP"});
+        Words{"POLICY_SKRULL", "POLICY_STATIC_CP", "POLICY_SORTED"});
   CHECK(BashOffers("skrullctl plan --lengths CMakeL") ==
         Words{"CMakeLists.txt"});
   CHECK(BashOffers("skrullctl lengths CMakeL") == Words{"CMakeLists.txt"});

@@ -76,7 +76,7 @@ TEST_CASE("skrullctl plan: prints every field, zero or not, in order",
   CHECK(plan["step"].is_number_integer());
   CHECK(plan["step"] == 7);
   CHECK(plan["attempt"] == 0);
-  CHECK(plan["policy"] == "POLICY_SKRULL");
+  CHECK(plan["policy"] == "POLICY_OPTIMIZED");
   CHECK(plan["calibration_epoch"] == 0);
   CHECK(plan["digest"].get<std::string>().size() == 64);
   keys.clear();
@@ -85,7 +85,7 @@ TEST_CASE("skrullctl plan: prints every field, zero or not, in order",
         "predicted_seconds lower_bound_seconds roll_back_count "
         "sharded_sequence_count sharded_token_count micro_batch_count "
         "max_rank_tokens dp_imbalance rank_imbalance pipeline_seconds "
-        "pipeline_bubble ");
+        "pipeline_bubble explanation ");
   // Case 7: [1,19] on two ranks of 10 is one micro-batch, both sharded.
   CHECK(plan["summary"]["micro_batch_count"] == 1);
   CHECK(plan["summary"]["max_rank_tokens"] == 10);
@@ -238,11 +238,24 @@ TEST_CASE("skrullctl plan: the text report names what matters", "[cli]") {
              "1\n19\n21\n");
   CHECK(result.exit_code == 1);
   for (const char* part :
-       {"batch 0, step 0: 2 sequences, 20 tokens, POLICY_SKRULL", "predicted",
+       {"batch 0, step 0: 2 sequences, 20 tokens, POLICY_OPTIMIZED", "predicted",
         "lower bound", "sharded 2 sequences (100.00 % of tokens)",
         "fullest rank 10 tokens", "batch 1 refused, FAILED_PRECONDITION"}) {
     CHECK_THAT(result.out, Catch::Contains(part));
   }
+  CHECK_THAT(result.out, !Catch::Contains("pipeline"));
+}
+
+TEST_CASE("skrullctl plan: the text report tells how a pipeline idles",
+          "[cli]") {
+  const Workshop workshop;
+  std::string text = kSmallJob;
+  text.replace(text.find("cp_size"), 0, "pp_size: 3 ");
+  const std::string job = workshop.Write("staged", text);
+  const CliResult result =
+      RunCli({"plan", "--job-spec", job, "--lengths", "-"}, "1\n19\n");
+  // One micro-batch: one of three stages is busy at a time.
+  CHECK_THAT(result.out, Catch::Contains("stages idle 66.67 %"));
 }
 
 TEST_CASE("skrullctl check: accepts what plan prints", "[cli]") {

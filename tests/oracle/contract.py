@@ -2,12 +2,18 @@
 
 import hashlib
 import math
+import re
 import struct
+
+import pipeline
 
 MAX_TOKENS = 2**31 - 1
 POLICIES = {"POLICY_SKRULL": 1, "POLICY_STATIC_CP": 2,
             "POLICY_PACKED_STATIC_CP": 3,
-            "POLICY_OPTIMIZED": 4}
+            "POLICY_OPTIMIZED": 4, "POLICY_DACP_ONLY": 5,
+            "POLICY_ROUND_ROBIN": 6, "POLICY_SORTED": 7}
+# Those that heuristic.roll_back is for.
+HEURISTICS = ("POLICY_SKRULL", "POLICY_DACP_ONLY", "POLICY_ROUND_ROBIN")
 BOTTLENECKS = ["BOTTLENECK_UNSPECIFIED", "BOTTLENECK_WORK",
                "BOTTLENECK_SEQUENCE", "BOTTLENECK_EXCHANGE",
                "BOTTLENECK_OVERHEAD", "BOTTLENECK_PLACEMENT"]
@@ -47,6 +53,8 @@ class Clock:
         self.job = job
         self.ready = [0.0] * job.dp
         self.compute = [0.0] * job.ranks
+        # Per micro-batch: (DP ranks that ran it together, seconds).
+        self.history = []
 
     def run(self, placements):
         """Runs one micro-batch; returns its own predicted_seconds."""
@@ -80,14 +88,18 @@ class Clock:
         time = [job.rank_seconds(local[r], sharded[r], comm[r])
                 for r in range(job.ranks)]
         start = list(self.ready)
+        groups = {}
         for d in range(job.dp):
             if busy[d]:
                 slowest = max(time[m * job.cp + r] for m in joined[d]
                               for r in range(job.cp))
                 self.ready[d] = (max(start[m] for m in joined[d]) +
                                  job.overhead + slowest)
+                groups[tuple(sorted(joined[d]))] = job.overhead + slowest
             elif job.uniform:
                 self.ready[d] = start[d] + job.overhead
+                groups[d,] = job.overhead
+        self.history.append(list(groups.items()))
         if not placements and not job.uniform:
             return 0.0
         return job.overhead + max(time)
@@ -190,11 +202,17 @@ def check_plan(job, lengths, plan, policy=None):
                 f"summary.{name} {summary.get(name)} != {value}")
     require(integer(summary, "roll_back_count") >= 0,
             "summary.roll_back_count is negative")
+    require(job.roll_back or plan["policy"] not in HEURISTICS or
+            integer(summary, "roll_back_count") == 0,
+            "summary.roll_back_count is not 0 without roll-back")
     predicted = real(summary, "predicted_seconds")
+    stages = pipeline.step_figures(job, clock.history)
     for name, value, offset in (
             ("predicted_seconds", max(clock.ready), 0),
             ("dp_imbalance", imbalance(clock.ready), 1),
-            ("rank_imbalance", imbalance(clock.compute), 1)):
+            ("rank_imbalance", imbalance(clock.compute), 1),
+            ("pipeline_seconds", stages[0], 0),
+            ("pipeline_bubble", stages[1], 1)):
         require(close(real(summary, name), value, offset),
                 f"summary.{name} {summary.get(name)} != {value}")
     bound = real(summary, "lower_bound_seconds")
@@ -208,8 +226,21 @@ def check_plan(job, lengths, plan, policy=None):
                 f"digest {plan['digest']} != {digest(plan)}")
 
 
-def check_refusal(job, lengths, error):
+def _check_out_of_memory(job, lengths, message, policy):
+    require(not job.roll_back and policy in HEURISTICS,
+            f"{policy} cannot run out of memory: {message}")
+    where = re.search(r"micro-batch (\d+) rank (\d+) holds (\d+) tokens"
+                      r"(?: and gathers the K/V of (\d+))?", message)
+    require(where, f"the refusal does not say where: {message}")
+    index, rank, load, gathered = (int(n or 0) for n in where.groups())
+    require(index < len(lengths) and rank < job.ranks and
+            load <= sum(lengths) and not job.fits(load, gathered),
+            f"that is no overflow: {message}")
+
+
+def check_refusal(job, lengths, error, policy=None):
     """Raises Violation unless refusing `lengths` with `error` is justified."""
+    policy = policy or job.policy
     code = error.get("code")
     message = error.get("message", "")
     malformed = (not lengths or
@@ -220,6 +251,9 @@ def check_refusal(job, lengths, error):
         require(code == "INVALID_ARGUMENT", f"malformed batch refused as {code}")
         return
     require(code == "FAILED_PRECONDITION", f"refused with {code}: {message}")
+    if not too_long and "out of memory (simulated)" in message:
+        _check_out_of_memory(job, lengths, message, policy)
+        return
     require(too_long, f"refused although every sequence fits: {message}")
     limit = max(n for n in _limits(job))
     for number in (too_long[0], lengths[too_long[0]], limit):

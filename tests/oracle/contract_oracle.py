@@ -51,7 +51,7 @@ def check_output(job, wanted, output, policy=None):
                 refused += 1
                 contract.require(int(line.get("batch", 0)) == index,
                                  f"it says batch {line.get('batch')}")
-                contract.check_refusal(job, lengths, line["error"])
+                contract.check_refusal(job, lengths, line["error"], policy)
             else:
                 contract.require(not contract.must_be_refused(job, lengths),
                                  "planned, although it can never fit")

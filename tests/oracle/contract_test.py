@@ -8,6 +8,7 @@ import contract
 import contract_oracle
 import fuzz
 import job_spec
+import pipeline
 
 # With h = h_kv = 1, c1 = 24 and c2 = 4: at 0.125 s a FLOP a token costs 3 s, a
 # token squared 0.5 s. K/V of a token are 4 bytes.
@@ -146,6 +147,43 @@ class CostTest(unittest.TestCase):
         self.assertEqual(clock.run([]), 100)
 
 
+class PipelineTest(unittest.TestCase):
+
+    @staticmethod
+    def chunks(forward, backward_order, recomputed=()):
+        slots = [[((0,), f, 2 * f + (f if i in recomputed else 0))]
+                 for i, f in enumerate(forward)]
+        return pipeline.train_times(4, [0], slots, backward_order)[0]
+
+    def test_the_toy_of_chunk_flow(self):
+        self.assertEqual(self.chunks([4, 2, 1, 1], [0, 1, 2, 3]), 56)
+        self.assertEqual(self.chunks([2, 2, 2, 2], [0, 1, 3, 2]), 46)
+        self.assertEqual(self.chunks([4, 4], [0, 1]), 60)
+        self.assertEqual(self.chunks([2, 2, 2, 2], [0, 1, 3, 2], {2}), 54)
+        self.assertEqual(self.chunks([2, 2, 2, 2], [0, 2, 1, 3], {1}), 52)
+
+    def test_two_stages_by_hand(self):
+        staged = job(dp=2, cp=1, more="pp_size: 2",
+                     cost="backward_forward_ratio: 3")
+        # Rank 0: 8 + 24 twice, rank 1: 41 + 123 once.
+        self.assertEqual(
+            pipeline.step_figures(staged, [[((0,), 32.0), ((1,), 164.0)],
+                                           [((0,), 32.0)]]),
+            (328.0, 1 - 2 * 228 / (4 * 328)))
+        self.assertEqual(pipeline.step_figures(job(), [[((0,), 32.0)]]),
+                         (0.0, 0.0))
+
+    def test_a_plan_must_state_it(self):
+        plan = two_ranks_plan()
+        with self.assertRaisesRegex(contract.Violation, "pipeline_seconds"):
+            contract.check_plan(job(more="pp_size: 2"), LENGTHS, plan)
+        # One micro-batch: 123.5 on each stage, one after the other.
+        plan["summary"].update(pipeline_seconds=247.0, pipeline_bubble=0.5)
+        contract.check_plan(job(more="pp_size: 2"), LENGTHS, plan)
+        with self.assertRaisesRegex(contract.Violation, "pipeline_seconds"):
+            contract.check_plan(job(), LENGTHS, plan)
+
+
 class MutationTest(unittest.TestCase):
 
     def refused(self, text, mutate, the_job=None):
@@ -197,6 +235,29 @@ class RefusalTest(unittest.TestCase):
             contract.check_refusal(job(), [20], error)
         with self.assertRaisesRegex(contract.Violation, "does not say 22"):
             contract.check_refusal(job(), [22], error)
+
+    def test_simulated_out_of_memory(self):
+        without = job_spec.Job(SPEC % dict(
+            dp=1, cp=2, bucket=10, scope="BLOCK_SCOPE_GROUP", more="",
+            memory="bytes_per_token: 1 gather_bytes_per_token: 0.5",
+            cost="") + "heuristic { roll_back: false }")
+        text = ("out of memory (simulated): in micro-batch %d rank %d holds %d "
+                "tokens%s, more than")
+        gathers = " and gathers the K/V of 3"
+        for place in ((0, 1, 11, ""), (1, 0, 9, gathers)):
+            error = {"code": "FAILED_PRECONDITION", "message": text % place}
+            contract.check_refusal(without, [1, 10], error)
+            with self.assertRaisesRegex(contract.Violation, "cannot run out"):
+                contract.check_refusal(job(), [1, 10], error)
+            with self.assertRaisesRegex(contract.Violation, "cannot run out"):
+                contract.check_refusal(without, [1, 10], error,
+                                       "POLICY_SORTED")
+        for place in ((0, 1, 10, ""), (2, 1, 11, ""), (0, 2, 11, ""),
+                      (0, 1, 12, ""), (0, 1, 8, gathers)):
+            with self.assertRaisesRegex(contract.Violation, "no overflow"):
+                contract.check_refusal(
+                    without, [1, 10],
+                    {"code": "FAILED_PRECONDITION", "message": text % place})
 
     def test_a_batch_that_never_fits_must_be_refused(self):
         self.assertTrue(contract.must_be_refused(job(), [1, 21]))

@@ -64,6 +64,7 @@ def random_job(rng):
         f"  vocab_size: {rng.choice([100, 151936])}",
         "}",
         f"parallelism {{ dp_size: {dp} cp_size: {cp} "
+        f"pp_size: {rng.choice([1, 1, 2, 4, 7])} "
         f"ranks_per_node: {rng.choice([0, 1, 2, 8])} "
         f"block_scope: BLOCK_SCOPE_{scope} "
         f"uniform_micro_batch_count: {rng.choice(['true', 'false'])} }}",
@@ -79,13 +80,16 @@ def random_job(rng):
                          ("seconds_per_micro_batch", [0.0, 0.035, 10.0]),
                          ("efficiency_half_tokens", [0.0, 1.0, 256.0]),
                          ("collectives_per_layer", [0.0, 3.0]),
-                         ("bytes_per_element", [1.0, 2.0])):
+                         ("bytes_per_element", [1.0, 2.0]),
+                         ("backward_forward_ratio", [0.5, 2.0])):
         if rng.random() < 0.6:
             lines.append(f"  {name}: {rng.choice(values)!r}")
     for name in ("intra_node", "inter_node"):
         if rng.random() < 0.7:
             lines.append(_link(rng, name))
     lines.append("}")
+    if rng.random() < 0.2:
+        lines.append("heuristic { roll_back: false }")
     return "\n".join(lines) + "\n", dp, cp, bucket, scope
 
 
@@ -112,5 +116,6 @@ def cases(count, seed):
         batch = rng.choice([len(lengths), rng.randint(1, len(lengths))])
         policy = rng.choice([None, "POLICY_SKRULL", "POLICY_STATIC_CP",
                              "POLICY_PACKED_STATIC_CP",
-                             "POLICY_OPTIMIZED"])
+                             "POLICY_OPTIMIZED", "POLICY_DACP_ONLY",
+                             "POLICY_ROUND_ROBIN", "POLICY_SORTED"])
         yield f"--seed {seed}, run {index}", text, lengths, batch, policy

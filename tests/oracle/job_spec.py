@@ -94,8 +94,10 @@ class _Message:
     def real(self, name, default=None):
         return float(self._fields[name][-1]) if self.has(name) else default
 
-    def boolean(self, name):
-        return self._fields.get(name, ["false"])[-1] in ("true", "True", "t", "1")
+    def boolean(self, name, default=False):
+        if not self.has(name):
+            return default
+        return self._fields[name][-1] in ("true", "True", "t", "1")
 
     def enum(self, name, default):
         value = self._fields.get(name, [default])[-1]
@@ -138,7 +140,8 @@ class Job:
         self._read_memory(spec.message("memory"))
         self._read_cost(spec.message("cost"))
         self._read_model(spec.message("model"))
-        self.policy = spec.enum("policy", "POLICY_SKRULL")
+        self.policy = spec.enum("policy", "POLICY_OPTIMIZED")
+        self.roll_back = spec.message("heuristic").boolean("roll_back", True)
         self.blocks = self._all_blocks()
         self.block_set = set(self.blocks)
         self.degrees = sorted({degree for _, degree in self.blocks})
@@ -151,6 +154,7 @@ class Job:
         self.dp = m.integer("dp_size", 1)
         self.cp = m.integer("cp_size", 1)
         self.ranks = self.dp * self.cp
+        self.stages = m.integer("pp_size", 1)
         self.ranks_per_node = m.integer("ranks_per_node", 0)
         self.scope = m.enum("block_scope", "BLOCK_SCOPE_GROUP")
         self.uniform = m.boolean("uniform_micro_batch_count")
@@ -174,6 +178,7 @@ class Job:
         self.overlap = m.enum("overlap_scope", "OVERLAP_SCOPE_LAYER")
         self.seconds_per_flop = m.real("seconds_per_flop", 2.5e-15)
         self.passes = m.real("pass_multiplier", 4.0)
+        self.ratio = m.real("backward_forward_ratio", 2.0)
         self.overhead = m.real("seconds_per_micro_batch", 0.0)
         self.half_tokens = m.real("efficiency_half_tokens", 0.0)
         self.collectives = m.real("collectives_per_layer", 3.0)

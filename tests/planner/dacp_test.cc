@@ -1,4 +1,4 @@
-// Alg. 1 with its corrections, on one CP group.
+// Alg. 1 and 4 with their corrections, and without roll-back, on one CP group.
 #include "skrull/planner/dacp.h"
 
 #include <algorithm>
@@ -19,14 +19,15 @@ using testing::UnitSpec;
 
 // A placement with all it refers to, after RunDacp on every sequence.
 struct Run {
-  Run(const JobSpec& spec, std::vector<int64_t> ascending)
-      : job(MakeJob(spec)), lengths(std::move(ascending)) {
+  Run(const JobSpec& spec, std::vector<int64_t> in_order,
+      const DacpOptions& options = {})
+      : job(MakeJob(spec)), lengths(std::move(in_order)) {
     const CostModel cost(job);
     for (const int64_t s : lengths) work.push_back(cost.Work(s));
     sequences.resize(lengths.size());
     std::iota(sequences.begin(), sequences.end(), 0);
     placement.emplace(job, lengths, work);
-    verdict = RunDacp(sequences, *placement);
+    verdict = RunDacp(sequences, *placement, options);
   }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -87,6 +88,54 @@ TEST_CASE("Dacp: roll-backs cascade until every rank fits", "[planner][dacp]") {
   CHECK(run.placement->roll_back_count() == 2);
 }
 
+TEST_CASE("Dacp: by Alg. 4 the emptiest rank is next, in the order given",
+          "[planner][dacp]") {
+  const DacpOptions options{.local_rule = LocalRule::kEmptiest};
+  // 8 -> 0; 1 and 5 -> 1, which has more room; 3 -> 1, at 6; 20 fits no rank
+  // and takes 10 rows of each. By Alg. 1 in this order the same: see below for
+  // where they part.
+  const Run a(UnitSpec(1, 2, 20), {8, 1, 5, 3, 20}, options);
+  CHECK(a.verdict == DacpVerdict::kPlaced);
+  CHECK(a.Ranks() == std::vector<int32_t>{0, 1, 1, 1, kSharded});
+  CHECK(a.Loads() == Loads{18, 19});
+  // 4 -> 0; 2, 1, 4 -> 1. 8 takes 4 rows of each, 1 more than rank 1 has left.
+  // Its first, 2, is rolled back, though 1 is shorter: 4 + 5 and 5 + 5.
+  const Run b(UnitSpec(1, 2, 10), {4, 2, 1, 4, 8}, options);
+  CHECK(b.verdict == DacpVerdict::kPlaced);
+  CHECK(b.Ranks() == std::vector<int32_t>{0, kSharded, 1, 1, kSharded});
+  CHECK(b.Loads() == Loads{9, 10});
+  CHECK(b.placement->roll_back_count() == 1);
+  // Least work is not most room: 3, 3 and 3 have 180 FLOPs of attention less
+  // than 9 has.
+  const JobSpec three = UnitSpec(1, 2, 20);
+  CHECK(Run(three, {9, 3, 3, 4, 1}).Ranks() ==
+        std::vector<int32_t>{0, 1, 1, 1, 1});
+  CHECK(Run(three, {9, 3, 3, 4, 1}, options).Ranks() ==
+        std::vector<int32_t>{0, 1, 1, 1, 0});
+}
+
+TEST_CASE("Dacp: without roll-back a full rank overflows", "[planner][dacp]") {
+  for (const LocalRule rule : {LocalRule::kLeastWork, LocalRule::kEmptiest}) {
+    const DacpOptions options{.local_rule = rule, .roll_back = false};
+    const Run over(UnitSpec(1, 2, 10), {1, 19}, options);
+    CHECK(over.verdict == DacpVerdict::kOutOfMemory);
+    CHECK(over.Ranks() == std::vector<int32_t>{0, kSharded});
+    CHECK(over.Loads() == Loads{11, 9});
+    // 7 and 7 are local, 10 takes 4, 3, 3 rows; the rest is placed as well.
+    const Run more(UnitSpec(1, 3, 9), {7, 7, 10, 12}, options);
+    CHECK(more.verdict == DacpVerdict::kOutOfMemory);
+    CHECK(more.Ranks() == std::vector<int32_t>{0, 1, kSharded, kSharded});
+    CHECK(more.Loads() == Loads{15, 14, 7});
+    CHECK(more.placement->roll_back_count() == 0);
+    const Run fits(UnitSpec(1, 2, 10), {1, 2, 12}, options);
+    CHECK(fits.verdict == DacpVerdict::kPlaced);
+    CHECK(fits.Loads() == Loads{7, 8});
+    // A single rank has nothing to shard over.
+    CHECK(Run(UnitSpec(1, 1, 10), {5, 6}, options).verdict ==
+          DacpVerdict::kOutOfMemory);
+  }
+}
+
 TEST_CASE("Dacp: exact fits are placed, one token more is not",
           "[planner][dacp]") {
   CHECK(Run(UnitSpec(1, 2, 10), {6, 6, 8}).verdict == DacpVerdict::kPlaced);
@@ -143,10 +192,10 @@ TEST_CASE("Dacp: without gathered K/V it places exactly what fits together",
   CHECK(tight > 3000);
 }
 
-// Alg. 1 with its corrections, by scans over plain vectors. Memory is tokens
-// alone. Ties go to the lower rank.
+// Alg. 1 or 4 with its corrections, by scans over plain vectors. Memory is
+// tokens alone. Ties go to the lower rank.
 struct PlainDacp {
-  explicit PlainDacp(const Run& run) : r(run) {
+  PlainDacp(const Run& run, const DacpOptions& with) : r(run), options(with) {
     local.resize(static_cast<size_t>(r.placement->ranks()));
   }
 
@@ -179,11 +228,15 @@ struct PlainDacp {
         if (Load(i) < Load(emptiest)) emptiest = i;
       }
       for (const size_t rank : {least, emptiest}) {
+        if (rank == least && options.local_rule == LocalRule::kEmptiest &&
+            least != emptiest) {
+          continue;
+        }
         if (Load(rank) + Length(s) > r.job.bucket_size()) continue;
         local[rank].push_back(s);
         return true;
       }
-      if (local.size() > 1 && Legal(Length(s))) {
+      if (!options.roll_back || (local.size() > 1 && Legal(Length(s)))) {
         sharded += Length(s);
         return true;
       }
@@ -204,15 +257,20 @@ struct PlainDacp {
   }
 
   const Run& r;
+  DacpOptions options;
   std::vector<std::vector<int32_t>> local;
   int64_t sharded = 0;
 };
 
-TEST_CASE("Dacp: equals the corrected listing done plainly",
+TEST_CASE("Dacp: equals the corrected listings done plainly",
           "[planner][dacp]") {
   testing::Random random(Catch::rngSeed());
   CAPTURE(Catch::rngSeed());
+  int out_of_memory = 0;
   for (int run = 0; run < 20000; ++run) {
+    const DacpOptions options{.local_rule = random.Pick({LocalRule::kLeastWork,
+                                                         LocalRule::kEmptiest}),
+                              .roll_back = random.Chance(0.7)};
     const auto cp = static_cast<int32_t>(random.Between(2, 5));
     const int64_t bucket = random.Between(10, 60);
     std::vector<int64_t> lengths;
@@ -223,11 +281,17 @@ TEST_CASE("Dacp: equals the corrected listing done plainly",
           1, std::min(left, random.Pick<int64_t>({5, bucket, 2 * bucket}))));
       left -= lengths.back();
     }
-    std::sort(lengths.begin(), lengths.end());
-    const Run result(UnitSpec(1, cp, bucket), lengths);
-    REQUIRE(result.verdict == DacpVerdict::kPlaced);
-    PlainDacp plain(result);
+    if (options.local_rule == LocalRule::kLeastWork) {
+      std::sort(lengths.begin(), lengths.end());
+    }
+    const Run result(UnitSpec(1, cp, bucket), lengths, options);
+    PlainDacp plain(result, options);
     for (const int32_t s : result.sequences) REQUIRE(plain.Place(s));
+    REQUIRE(result.verdict == (plain.Legal(0) ? DacpVerdict::kPlaced
+                                              : DacpVerdict::kOutOfMemory));
+    REQUIRE(result.placement->IsLegal() == plain.Legal(0));
+    if (options.roll_back) REQUIRE(result.verdict == DacpVerdict::kPlaced);
+    out_of_memory += result.verdict == DacpVerdict::kOutOfMemory ? 1 : 0;
     std::vector<int32_t> ranks(lengths.size(), kSharded);
     for (size_t i = 0; i < plain.local.size(); ++i) {
       for (const int32_t s : plain.local[i]) {
@@ -237,18 +301,47 @@ TEST_CASE("Dacp: equals the corrected listing done plainly",
     CAPTURE(testing::ToText(lengths), cp, bucket);
     REQUIRE(result.Ranks() == ranks);
   }
+  CHECK(out_of_memory > 1000);
+}
+
+TEST_CASE("Dacp: over ascending lengths Alg. 4 is Alg. 1 until a roll-back",
+          "[planner][dacp]") {
+  // Why POLICY_ROUND_ROBIN takes a batch in its own order.
+  testing::Random random(Catch::rngSeed());
+  CAPTURE(Catch::rngSeed());
+  int some_sharded = 0;
+  for (int run = 0; run < 5000; ++run) {
+    const JobSpec spec = UnitSpec(1, static_cast<int32_t>(random.Between(1, 6)),
+                                  random.Between(20, 60));
+    std::vector<int64_t> lengths;
+    for (int64_t n = random.Between(1, 12); n > 0; --n) {
+      lengths.push_back(random.Between(1, random.Pick<int64_t>({9, 30, 90})));
+    }
+    std::sort(lengths.begin(), lengths.end());
+    const Run first(spec, lengths);
+    if (first.verdict != DacpVerdict::kPlaced ||
+        first.placement->roll_back_count() > 0) {
+      continue;
+    }
+    some_sharded += first.placement->sharded_tokens() > 0 ? 1 : 0;
+    const Run fourth(spec, lengths, {.local_rule = LocalRule::kEmptiest});
+    CAPTURE(testing::ToText(lengths), testing::ToText(spec));
+    REQUIRE(first.Ranks() == fourth.Ranks());
+  }
+  CHECK(some_sharded > 500);
 }
 
 TEST_CASE("Dacp: one sequence that fits is placed, with gathered K/V too",
           "[planner][dacp]") {
   for (const double gather : {0.1, 0.5, 1.0, 3.0}) {
     for (int32_t cp = 1; cp <= 5; ++cp) {
+      const DacpOptions options{.roll_back = cp % 2 == 0};
       JobSpec spec = UnitSpec(1, cp, 12);
       spec.memory.bytes_per_token = 1;
       spec.memory.gather_bytes_per_token = gather;
       const Job job = MakeJob(spec);
       for (int64_t s = 1; s <= job.longest_sequence(); ++s) {
-        const Run run(spec, {s});
+        const Run run(spec, {s}, options);
         CAPTURE(gather, cp, s);
         REQUIRE(run.verdict == DacpVerdict::kPlaced);
         REQUIRE(run.placement->IsLegal());

@@ -70,7 +70,7 @@ std::string Problem(const Job& job, const NaiveContract& contract,
                       static_cast<int64_t>(lengths.size());
   if (job.pool().dp_size == 1 && !job.models_gather() && !capped) {
     if (fits_one_group && policy != Policy::kStaticCp &&
-        plan->micro_batches.size() != 1) {
+        policy != Policy::kSorted && plan->micro_batches.size() != 1) {
       return "several micro-batches where one is enough";
     }
     if (!fits_one_group && plan->micro_batches.size() == 1) return "one?";

@@ -353,12 +353,14 @@ TEST_CASE("Job: unset inter_node is intra_node, a set one stands alone",
 }
 
 TEST_CASE("Job: names of policies", "[planner][job]") {
-  CHECK(MakeJob(UnitSpec(1, 1, 1)).policy() == Policy::kSkrull);
+  CHECK(MakeJob(UnitSpec(1, 1, 1)).policy() == Policy::kOptimized);
   std::vector<std::string> names;
   for (const Policy policy : AllPolicies()) names.push_back(PolicyName(policy));
-  CHECK(names == std::vector<std::string>{"POLICY_SKRULL", "POLICY_STATIC_CP",
-                                          "POLICY_PACKED_STATIC_CP",
-                                          "POLICY_OPTIMIZED"});
+  CHECK(names ==
+        std::vector<std::string>{"POLICY_SKRULL", "POLICY_STATIC_CP",
+                                 "POLICY_PACKED_STATIC_CP", "POLICY_OPTIMIZED",
+                                 "POLICY_DACP_ONLY", "POLICY_ROUND_ROBIN",
+                                 "POLICY_SORTED"});
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "skrull/planner/error.h"
 #include "skrull/planner/plan_checker.h"
 #include "skrull/planner/planner.h"
 #include "skrull/server/convert.h"
@@ -103,6 +104,36 @@ void PlanFolders(const fs::path& jobs_folder, const fs::path& lists_folder) {
       CAPTURE(list, name);
       CHECK(seconds[Policy::kSkrull] <= seconds[Policy::kStaticCp]);
       CHECK(seconds[Policy::kPackedStaticCp] <= seconds[Policy::kStaticCp]);
+    }
+  }
+}
+
+TEST_CASE("Planner: without roll-back ChatQA2 runs out of memory",
+          "[planner][lists]") {
+  // The paper's case study: Qwen2.5-0.5B, one DP rank, CP 8, 64 sequences.
+  const fs::path examples = SKRULL_EXAMPLES_DIR;
+  absl::StatusOr<v1::JobSpec> spec =
+      ParseJobSpecText(ReadFile(examples / "jobs" / "qwen2.5-0.5b.textproto"));
+  REQUIRE(spec.ok());
+  spec->mutable_parallelism()->set_dp_size(1);
+  const Job with = JobFromProto(*spec).value();
+  spec->mutable_heuristic()->set_roll_back(false);
+  const Job without = JobFromProto(*spec).value();
+  const std::vector<int64_t> lengths =
+      ReadLengths(examples / "lengths" / "chatqa2.txt");
+  constexpr size_t kCaseStudyBatch = 64;
+  REQUIRE(lengths.size() >= 10 * kCaseStudyBatch);
+  for (size_t at = 0; at + kCaseStudyBatch <= lengths.size();
+       at += kCaseStudyBatch) {
+    const std::span<const int64_t> batch =
+        std::span(lengths).subspan(at, kCaseStudyBatch);
+    for (const Policy policy : {Policy::kSkrull, Policy::kRoundRobin}) {
+      CAPTURE(at, PolicyName(policy));
+      const PlanOptions options{.key = {}, .policy = policy};
+      REQUIRE(MakePlan(with, batch, options).ok());
+      const absl::Status status = MakePlan(without, batch, options).status();
+      REQUIRE(GetErrorDetail(status).has_value());
+      REQUIRE(GetErrorDetail(status)->reason == ErrorReason::kSimulatedOom);
     }
   }
 }

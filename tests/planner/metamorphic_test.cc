@@ -141,12 +141,15 @@ TEST_CASE("Planner: numbers a policy has no use for change no placement",
         testing::RandomLengths(random, job, 60);
     spec.parallelism.tp_size = 4;
     spec.parallelism.pp_size = 2;
-    PlanOptions options{.key = {"other", 7, 2}, .policy = {}};
+    PlanOptions options{.key = {"other", 7, 2}, .policy = Policy::kSkrull};
     options.calibration_epoch = 3;
     const absl::StatusOr<Plan> other =
         MakePlan(MakeJob(spec), lengths, options);
     REQUIRE(other.ok());
-    Plan plan = MustPlan(job, lengths);
+    Plan plan = MustPlan(job, lengths, Policy::kSkrull);
+    CHECK(other->summary.pipeline_seconds > 0);
+    plan.summary.pipeline_seconds = other->summary.pipeline_seconds;
+    plan.summary.pipeline_bubble = other->summary.pipeline_bubble;
     CHECK(other->key == options.key);
     CHECK(other->calibration_epoch == 3);
     plan.key = options.key;

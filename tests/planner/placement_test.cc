@@ -61,16 +61,19 @@ void RequireEqual(const Placement& placement, const Model& model) {
   REQUIRE(placement.CheckConsistency() == absl::OkStatus());
   REQUIRE(placement.sharded_tokens() == model.sharded);
   int64_t least_load = INT64_MAX;
+  int64_t most_load = -1;
   int64_t most_local = -1;
   for (int32_t r = 0; r < model.ranks(); ++r) {
     REQUIRE(placement.local_tokens(r) == model.local_tokens(r));
     REQUIRE(placement.load(r) == model.load(r));
     least_load = std::min(least_load, model.load(r));
+    most_load = std::max(most_load, model.load(r));
     if (!model.local[static_cast<size_t>(r)].empty()) {
       most_local = std::max(most_local, model.load(r));
     }
   }
   REQUIRE(model.load(placement.EmptiestRank()) == least_load);
+  REQUIRE(model.load(placement.FullestRank()) == most_load);
   const int32_t fullest = placement.FullestRankWithLocal();
   if (most_local < 0) {
     REQUIRE(fullest == -1);
@@ -181,6 +184,20 @@ TEST_CASE("Placement: a roll-back frees its rank and charges every rank",
   CHECK(placement.CheckConsistency() == absl::OkStatus());
   CHECK_FALSE(placement.FitsLocal(2, 2));
   CHECK_FALSE(placement.FitsSharded(2));
+}
+
+TEST_CASE("Placement: exports a plan's placements", "[planner][placement]") {
+  const Job job = MakeJob(UnitSpec(2, 2, 10));
+  const std::vector<int64_t> lengths = {4, 12, 7};
+  const std::vector<double> work = {4, 12, 7};
+  Placement placement(job, lengths, work);
+  placement.Assign(2, 1);
+  placement.Shard(1);  // 7 + 6 rows on rank 1: allowed, and not legal
+  CHECK(placement.FullestRank() == 1);
+  CHECK_FALSE(placement.IsLegal());
+  CHECK(placement.CheckConsistency() == absl::OkStatus());
+  CHECK(placement.Export(2) ==
+        std::vector<SequencePlacement>{{2, 7, 3, 1}, {1, 12, 2, 2}});
 }
 
 TEST_CASE("Placement: one rank cannot shard", "[planner][placement]") {

@@ -28,7 +28,7 @@ using Lengths = std::vector<int64_t>;
 // The plan of POLICY_SKRULL, which must be legal.
 Plan LegalPlan(const JobSpec& spec, const Lengths& lengths) {
   const Job job = MakeJob(spec);
-  Plan plan = testing::MustPlan(job, lengths);
+  Plan plan = testing::MustPlan(job, lengths, Policy::kSkrull);
   CAPTURE(testing::ToText(plan));
   REQUIRE(CheckPlan(job, lengths, plan) == absl::OkStatus());
   REQUIRE(testing::NaiveContract(spec).Problem(lengths, plan).empty());
@@ -293,7 +293,9 @@ TEST_CASE("Planner: case 20, the sequence cap splits a batch of ones",
   const Job job = MakeJob(spec);
   const Lengths lengths(80000, 1);
   for (const Policy policy : AllPolicies()) {
-    if (policy == Policy::kStaticCp) continue;  // one sequence a micro-batch
+    if (policy == Policy::kStaticCp || policy == Policy::kSorted) {
+      continue;  // one sequence a micro-batch
+    }
     const Plan plan = testing::MustPlan(job, lengths, policy);
     CHECK(plan.micro_batches.size() == 2);
     CHECK(CheckPlan(job, lengths, plan) == absl::OkStatus());
@@ -376,7 +378,9 @@ TEST_CASE(
   // 2^16 ranks that hold one token each: kMaxSlots allows 2^11 micro-batches.
   JobSpec spec = UnitSpec(1, 1 << 16, 1);
   const int64_t most = kMaxSlots >> 16;
-  const Policy policy = GENERATE(Policy::kSkrull, Policy::kStaticCp);
+  const Policy policy =
+      GENERATE(Policy::kSkrull, Policy::kStaticCp, Policy::kDacpOnly,
+               Policy::kRoundRobin, Policy::kSorted);
   CAPTURE(PolicyName(policy));
   spec.memory.max_sequences_per_micro_batch = 1;
   const Job job = MakeJob(spec);

@@ -50,7 +50,8 @@ TEST_CASE("Planner: 100,000 random batches are legal", "[planner][random]") {
           testing::RandomLengths(random, job, b == 0 ? 2000 : 100);
       const Policy policy =
           random.Pick({Policy::kSkrull, Policy::kSkrull, Policy::kStaticCp,
-                       Policy::kPackedStaticCp});
+                       Policy::kPackedStaticCp, Policy::kDacpOnly,
+                       Policy::kRoundRobin, Policy::kSorted});
       const bool naive = b % 5 == 1;
       const std::string problem =
           Problem(job, naive ? &contract : nullptr, lengths, policy);

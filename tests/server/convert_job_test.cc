@@ -301,7 +301,7 @@ TEST_CASE("JobFromProto: what is unset has the native spec's default",
   CHECK(job.pool().ranks() == 1);
   CHECK(job.parallelism().block_scope == BlockScope::kGroup);
   CHECK(!job.parallelism().uniform_micro_batch_count);
-  CHECK(job.policy() == Policy::kSkrull);
+  CHECK(job.policy() == Policy::kOptimized);
   CHECK(job.search_steps() == defaults.optimizer.search_steps);
   CHECK(job.max_sequences_per_micro_batch() == 65535);
   CHECK(job.cost().flops_formula == FlopsFormula::kPaper);

@@ -44,7 +44,7 @@ TEST_CASE("Metrics: the page says what happened, in closed sets of labels",
                       "\"PlanBatch\"}") == 1);
   CHECK(daemon.Metric("skrull_refusals_total{reason=\"SEQUENCE_TOO_LONG\"}") ==
         1);
-  CHECK(daemon.Metric("skrull_plans_total{policy=\"POLICY_SKRULL\"}") == 1);
+  CHECK(daemon.Metric("skrull_plans_total{policy=\"POLICY_OPTIMIZED\"}") == 1);
   CHECK(daemon.Metric("skrull_planned_sequences_total") == 3);
   CHECK(daemon.Metric("skrull_planned_tokens_total") == 180);
   CHECK(daemon.Metric("skrull_sharded_tokens_total") >= 150);

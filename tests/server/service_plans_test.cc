@@ -52,7 +52,7 @@ TEST_CASE("Service: a repeat gets the same bytes, another batch both digests",
   CHECK(DetailOf(client.Plan(other_policy)).reason() == "PLAN_CONFLICT");
   // The job's own policy by name is the same request.
   v1::PlanBatchRequest same_policy = request;
-  same_policy.set_policy(v1::POLICY_SKRULL);
+  same_policy.set_policy(v1::POLICY_OPTIMIZED);
   CHECK(client.Plan(same_policy).ok());
   // Another attempt is another key.
   v1::PlanBatchRequest attempt = Batch("run", 7, {10, 20, 151, 30});
@@ -190,7 +190,7 @@ TEST_CASE("Service: refuses what no planner should see", "[server][service]") {
     if (*bad.field != '\0') CHECK(detail.field() == bad.field);
   }
   // Every refusal left the state as it was.
-  CHECK(daemon.Metric("skrull_plans_total{policy=\"POLICY_SKRULL\"}") == 0);
+  CHECK(daemon.Metric("skrull_plans_total{policy=\"POLICY_OPTIMIZED\"}") == 0);
   CHECK(client.Plan(good).ok());
   CHECK(daemon.Metric("skrull_refusals_total{reason=\"LIMIT_EXCEEDED\"}") == 2);
 }
@@ -279,7 +279,7 @@ TEST_CASE("Service: 64 identical calls are planned once", "[server][service]") {
     if (bytes.empty()) bytes = call->response.plan().SerializeAsString();
     CHECK(call->response.plan().SerializeAsString() == bytes);
   }
-  CHECK(daemon.Metric("skrull_plans_total{policy=\"POLICY_SKRULL\"}") == 1);
+  CHECK(daemon.Metric("skrull_plans_total{policy=\"POLICY_OPTIMIZED\"}") == 1);
   CHECK(daemon.Metric("skrull_coalesced_requests_total") == 63);
   CHECK(daemon.Metric("skrull_rpcs_total{code=\"OK\",method=\"PlanBatch\"}") >=
         64);
@@ -309,7 +309,7 @@ TEST_CASE("Service: expired and cancelled calls are not planned",
   CHECK(queued->status.get().ok());
   REQUIRE(Eventually(
       [&] { return daemon.Metric("skrull_dropped_requests_total") == 2; }));
-  CHECK(daemon.Metric("skrull_plans_total{policy=\"POLICY_SKRULL\"}") == 0);
+  CHECK(daemon.Metric("skrull_plans_total{policy=\"POLICY_OPTIMIZED\"}") == 0);
 }
 
 TEST_CASE("Service: a full queue says so, with a hint", "[server][service]") {

@@ -107,7 +107,7 @@ TEST_CASE("Service: a cancelled stream drops what is not planned",
   CHECK(queued->status.get().ok());
   REQUIRE(Eventually(
       [&] { return daemon.Metric("skrull_dropped_requests_total") == 3; }));
-  CHECK(daemon.Metric("skrull_plans_total{policy=\"POLICY_SKRULL\"}") == 0);
+  CHECK(daemon.Metric("skrull_plans_total{policy=\"POLICY_OPTIMIZED\"}") == 0);
   CHECK(Eventually([&] {
     return daemon.Metric(
                "skrull_rpcs_total{code=\"CANCELLED\",method="
@@ -141,7 +141,7 @@ TEST_CASE("Service: a client that reads nothing is held back",
   double planned = -1;
   REQUIRE(Eventually([&] {
     const double before = planned;
-    planned = daemon.Metric("skrull_plans_total{policy=\"POLICY_SKRULL\"}");
+    planned = daemon.Metric("skrull_plans_total{policy=\"POLICY_OPTIMIZED\"}");
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     return planned > 0 && planned == before;
   }));

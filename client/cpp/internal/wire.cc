@@ -189,7 +189,9 @@ PlanResult PlanFromWire(const v1::Plan& wire) {
                     .micro_batch_count = summary.micro_batch_count(),
                     .max_rank_tokens = summary.max_rank_tokens(),
                     .dp_imbalance = summary.dp_imbalance(),
-                    .rank_imbalance = summary.rank_imbalance()};
+                    .rank_imbalance = summary.rank_imbalance(),
+                    .pipeline_seconds = summary.pipeline_seconds(),
+                    .pipeline_bubble = summary.pipeline_bubble()};
   result.plan_bytes = DeterministicBytes(wire);
   return result;
 }

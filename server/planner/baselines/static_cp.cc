@@ -1,9 +1,11 @@
 #include "skrull/planner/baselines/static_cp.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "skrull/planner/layout.h"
+#include "skrull/planner/length_order.h"
 #include "skrull/planner/pool_schedule.h"
 
 namespace skrull {
@@ -58,27 +60,29 @@ class GroupPacker {
   int64_t sharded_tokens_ = 0;
 };
 
+// The batch's indices in batch order.
+std::vector<int32_t> BatchOrder(std::span<const int64_t> lengths) {
+  std::vector<int32_t> order(lengths.size());
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+// `order` is dealt to the DP ranks in turn; each runs its share in that order.
 std::vector<MicroBatchPlan> Schedule(const Job& job,
                                      std::span<const int64_t> lengths,
+                                     std::span<const int32_t> order,
                                      int64_t max_sequences) {
   const auto length = [&](int32_t k) {
     return lengths[static_cast<size_t>(k)];
   };
   PoolSchedule pool(job, lengths);
-  std::vector<int32_t> outliers;
-  for (int32_t k = 0; k < std::ssize(lengths); ++k) {
-    if (pool.IsOutlier(length(k))) outliers.push_back(k);
-  }
-  std::sort(outliers.begin(), outliers.end(), [&](int32_t a, int32_t b) {
-    return length(a) != length(b) ? length(a) > length(b) : a < b;
-  });
-  pool.PlaceOutliers(outliers);
+  pool.PlaceOutliers(pool.Outliers());
 
   const int32_t dp_size = job.pool().dp_size;
   for (int32_t d = 0; d < dp_size; ++d) {
     GroupPacker packer(job, d, max_sequences, pool);
-    for (int64_t k = d; k < std::ssize(lengths); k += dp_size) {
-      const auto sequence = static_cast<int32_t>(k);
+    for (int64_t i = d; i < std::ssize(order); i += dp_size) {
+      const int32_t sequence = order[static_cast<size_t>(i)];
       if (pool.IsOutlier(length(sequence))) continue;
       packer.Add(sequence, length(sequence));
     }
@@ -91,12 +95,20 @@ std::vector<MicroBatchPlan> Schedule(const Job& job,
 
 std::vector<MicroBatchPlan> ScheduleStaticCp(const Job& job,
                                              std::span<const int64_t> lengths) {
-  return Schedule(job, lengths, 1);
+  return Schedule(job, lengths, BatchOrder(lengths), 1);
 }
 
 std::vector<MicroBatchPlan> SchedulePackedStaticCp(
     const Job& job, std::span<const int64_t> lengths) {
-  return Schedule(job, lengths, job.max_sequences_per_micro_batch());
+  return Schedule(job, lengths, BatchOrder(lengths),
+                  job.max_sequences_per_micro_batch());
+}
+
+std::vector<MicroBatchPlan> ScheduleSortedStaticCp(
+    const Job& job, std::span<const int64_t> lengths) {
+  std::vector<int32_t> order = BatchOrder(lengths);
+  std::sort(order.begin(), order.end(), ShorterFirst{lengths});
+  return Schedule(job, lengths, order, 1);
 }
 
 }  // namespace skrull

@@ -27,6 +27,13 @@ std::vector<MicroBatchPlan> ScheduleStaticCp(const Job& job,
 std::vector<MicroBatchPlan> SchedulePackedStaticCp(
     const Job& job, std::span<const int64_t> lengths);
 
+// Sorted batching (LongAlign in the paper's comparison): one sequence a
+// micro-batch, over the batch in ascending order of length, equal ones in batch
+// order, so that DP ranks run sequences of similar length together. REQUIRES:
+// as above. O(K log K).
+std::vector<MicroBatchPlan> ScheduleSortedStaticCp(
+    const Job& job, std::span<const int64_t> lengths);
+
 }  // namespace skrull
 
 #endif  // SKRULL_SERVER_PLANNER_BASELINES_STATIC_CP_H_

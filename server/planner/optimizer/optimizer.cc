@@ -10,6 +10,7 @@
 #include "skrull/planner/optimizer/branch_and_bound.h"
 #include "skrull/planner/optimizer/part_search.h"
 #include "skrull/planner/optimizer/parts.h"
+#include "skrull/planner/pipeline/order.h"
 
 namespace skrull {
 namespace {
@@ -61,19 +62,16 @@ OptimizerResult RunOptimizer(const Job& job, const CostModel& cost,
                              std::span<const int64_t> lengths,
                              int64_t max_micro_batches) {
   OptimizerResult best;
-  double least = std::numeric_limits<double>::infinity();
+  StepSeconds least{std::numeric_limits<double>::infinity(), 0};
   const auto offer = [&](std::vector<MicroBatchPlan> micro_batches,
                          int64_t roll_backs) {
     if (micro_batches.empty() ||
         std::ssize(micro_batches) > max_micro_batches) {
       return;
     }
-    StepClock clock(job, cost);
-    for (const MicroBatchPlan& micro_batch : micro_batches) {
-      clock.Run(micro_batch.placements);
-    }
-    if (clock.seconds() >= least) return;
-    least = clock.seconds();
+    const StepSeconds seconds = OrderMicroBatches(job, cost, &micro_batches);
+    if (seconds >= least) return;
+    least = seconds;
     best = {std::move(micro_batches), roll_backs};
   };
   offer(SearchParts(job, cost, lengths), 0);
@@ -87,7 +85,7 @@ OptimizerResult RunOptimizer(const Job& job, const CostModel& cost,
       job.pool().ranks() <= kMostSearchedRanks) {
     const int64_t nodes =
         kNodesPerStep * std::min(job.search_steps(), kMostSearchSteps);
-    offer(BranchAndBound(job, cost, lengths, least, nodes), 0);
+    offer(BranchAndBound(job, cost, lengths, least.predicted, nodes), 0);
   }
   return best;
 }
