@@ -238,8 +238,8 @@ TEST_CASE("skrullctl plan: the text report names what matters", "[cli]") {
              "1\n19\n21\n");
   CHECK(result.exit_code == 1);
   for (const char* part :
-       {"batch 0, step 0: 2 sequences, 20 tokens, POLICY_OPTIMIZED", "predicted",
-        "lower bound", "sharded 2 sequences (100.00 % of tokens)",
+       {"batch 0, step 0: 2 sequences, 20 tokens, POLICY_OPTIMIZED",
+        "predicted", "lower bound", "sharded 2 sequences (100.00 % of tokens)",
         "fullest rank 10 tokens", "batch 1 refused, FAILED_PRECONDITION"}) {
     CHECK_THAT(result.out, Catch::Contains(part));
   }
@@ -252,8 +252,9 @@ TEST_CASE("skrullctl plan: the text report tells how a pipeline idles",
   std::string text = kSmallJob;
   text.replace(text.find("cp_size"), 0, "pp_size: 3 ");
   const std::string job = workshop.Write("staged", text);
-  const CliResult result =
-      RunCli({"plan", "--job-spec", job, "--lengths", "-"}, "1\n19\n");
+  const CliResult result = RunCli({"plan", "--job-spec", job, "--lengths", "-",
+                                   "--policy", "POLICY_SKRULL"},
+                                  "1\n19\n");
   // One micro-batch: one of three stages is busy at a time.
   CHECK_THAT(result.out, Catch::Contains("stages idle 66.67 %"));
 }

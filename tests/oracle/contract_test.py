@@ -47,7 +47,7 @@ def two_ranks_plan():
     rank 1: max(11, 13.5) + 10 = 23.5.
     """
     return {
-        "policy": "POLICY_SKRULL",
+        "policy": "POLICY_OPTIMIZED",
         "micro_batches": [micro_batch(
             [placement(1, 1, 0, 1), placement(0, 4, 0, 2),
              placement(2, 3, 1, 1)], 123.5, 5)],
@@ -240,7 +240,8 @@ class RefusalTest(unittest.TestCase):
         without = job_spec.Job(SPEC % dict(
             dp=1, cp=2, bucket=10, scope="BLOCK_SCOPE_GROUP", more="",
             memory="bytes_per_token: 1 gather_bytes_per_token: 0.5",
-            cost="") + "heuristic { roll_back: false }")
+            cost="") +
+            "heuristic { roll_back: false } policy: POLICY_SKRULL")
         text = ("out of memory (simulated): in micro-batch %d rank %d holds %d "
                 "tokens%s, more than")
         gathers = " and gathers the K/V of 3"
