@@ -30,6 +30,7 @@ std::unique_ptr<CLI::App> MakeApp(int* exit_code) {
   AddJobCommands(*app, exit_code);
   AddPlanCommand(*app, exit_code);
   AddCompareCommand(*app, exit_code);
+  AddSimulateCommand(*app, exit_code);
   AddCheckCommand(*app, exit_code);
   AddTraceCommand(*app, exit_code);
   AddReportCommand(*app, exit_code);

@@ -27,6 +27,7 @@ struct PlanFlags {
   std::string policy;
   ServerFlags server;
   bool offline = false;
+  bool explain = false;
   std::string format = "text";
 };
 
@@ -94,6 +95,7 @@ int RunPlan(const PlanFlags& flags) {
     std::string output;
     if (plan.ok()) {
       output = json ? PlanJsonLine(*plan) : PlanText(batch, batches[i], *plan);
+      if (flags.explain && !json) output += ExplanationText(*plan);
     } else {
       exit_code = kExitRefused;
       output = json ? RefusalJson(batch, plan.status()) + "\n"
@@ -171,6 +173,9 @@ void AddPlanCommand(CLI::App& app, int* exit_code) {
                    "Job name to put into plans made in this process. Default: "
                    "none")
       ->type_name("NAME");
+  command->add_flag("--explain", flags->explain,
+                    "Tell why each step takes as long as it does, and what "
+                    "would lower its bound. JSON has it in any case");
   command
       ->add_option("--format", flags->format,
                    "What to print: a report, or one JSON object a batch. "

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "skrull/cli/io.h"
+#include "skrull/v1/plan.pb.h"
 
 namespace skrull::cli {
 namespace {
@@ -54,6 +55,24 @@ std::string PlanText(int64_t batch, std::span<const int64_t> lengths,
       plan.planning_seconds
           ? ", planned in " + HumanSeconds(*plan.planning_seconds)
           : "");
+  return text;
+}
+
+std::string ExplanationText(const PlanResult& plan) {
+  v1::Plan wire;
+  if (!wire.ParseFromString(plan.plan_bytes) ||
+      !wire.summary().has_explanation()) {
+    return "  why: the planner that made this plan does not explain it\n";
+  }
+  const v1::Explanation& why = wire.summary().explanation();
+  std::string text = absl::StrCat("  why: ", why.text(), "\n");
+  const double bound = wire.summary().lower_bound_seconds();
+  for (const v1::WhatIf& change : why.what_ifs()) {
+    absl::StrAppendFormat(&text, "  with %s %s: lower bound %s (%+.2f %%)\n",
+                          change.field(), change.value(),
+                          HumanSeconds(change.lower_bound_seconds()),
+                          Percent(change.lower_bound_seconds() - bound, bound));
+  }
   return text;
 }
 

@@ -15,7 +15,11 @@ namespace skrull::cli {
 std::string PlanText(int64_t batch, std::span<const int64_t> lengths,
                      const PlanResult& plan);
 
-// The same for a refused batch.
+// Why the step takes as long as it does, and what would lower the bound: a line
+// for each, below those of PlanText.
+std::string ExplanationText(const PlanResult& plan);
+
+// The same as PlanText for a refused batch.
 std::string RefusalText(int64_t batch, const absl::Status& status);
 
 }  // namespace skrull::cli

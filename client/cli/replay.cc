@@ -39,6 +39,22 @@ void SetPlanningTimes(std::vector<double> seconds, ReplayFigures* figures) {
   figures->worst_planning_seconds = seconds.back();
 }
 
+// A message may name dozens of sequences: its beginning and its end, where it
+// says what would help.
+std::string Shortened(const std::string& message) {
+  constexpr size_t kHead = 100;
+  constexpr size_t kTail = 120;
+  if (message.size() <= kHead + kTail + 5) return message;
+  const auto inside = [&](size_t at) {  // of a UTF-8 sequence
+    return (static_cast<unsigned char>(message[at]) & 0xC0) == 0x80;
+  };
+  size_t head = kHead;
+  while (inside(head)) --head;
+  size_t tail = message.size() - kTail;
+  while (tail < message.size() && inside(tail)) ++tail;
+  return absl::StrCat(message.substr(0, head), " ... ", message.substr(tail));
+}
+
 }  // namespace
 
 BatchOutcome OutcomeOf(std::span<const int64_t> lengths,
@@ -133,7 +149,7 @@ std::string RefusalLines(const std::vector<Refusals>& refusals) {
                     WithThousands(refused.batch_count),
                     refused.batch_count == 1 ? " batch (" : " batches (",
                     absl::StrJoin(refused.batches, ", "), more ? ", ..." : "",
-                    ")\n    ", refused.message, "\n");
+                    ")\n    ", Shortened(refused.message), "\n");
   }
   return text;
 }

@@ -83,7 +83,7 @@ SpeedUp SpeedUpOver(std::span<const BatchOutcome> base,
                     std::span<const BatchOutcome> outcomes);
 
 // "SEQUENCE_TOO_LONG: 2 batches (0, 7)\n    <message of the first>\n" for each
-// reason, indented by two spaces.
+// reason, indented by two spaces; of a long message the beginning and the end.
 std::string RefusalLines(const std::vector<Refusals>& refusals);
 
 // {"SEQUENCE_TOO_LONG": 2, ...}

@@ -204,6 +204,28 @@ TEST_CASE("skrullctl compare: refused batches are counted, the rest compared",
   CHECK_THAT(empty.out, Catch::Contains("EMPTY_BATCH: 1 batch (0)"));
 }
 
+TEST_CASE("skrullctl compare: a policy that runs out of memory beside others",
+          "[cli][compare]") {
+  const Workshop workshop;
+  testing::WriteFile(
+      workshop.path("job"),
+      std::string(kWholeSecondsJob) + "heuristic { roll_back: false }");
+  // 1 lies on one rank, and half of 19 is 9.5: no room without roll-back.
+  const CliResult result = workshop.Compare(
+      "1\n19\n10\n10\n", {"--policy", "POLICY_SKRULL,POLICY_PACKED_STATIC_CP",
+                          "--format", "json"});
+  CHECK(result.exit_code == 1);
+  const auto rows = ParseRows(result.out);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0]["planned_batches"] == 1);
+  CHECK(rows[0]["refusals"].dump() == R"({"SIMULATED_OUT_OF_MEMORY":1})");
+  // Over the batch that it planned: 840 / 740.
+  CHECK(rows[0]["speed_up_batches"] == 1);
+  CHECK(rows[0]["speed_up"] == 840.0 / 740);
+  CHECK(rows[1]["planned_batches"] == 2);
+  CHECK(rows[1]["speed_up_batches"] == 2);
+}
+
 TEST_CASE("skrullctl compare: --batches stops early", "[cli][compare]") {
   const Workshop workshop;
   for (const auto& [limit, batches] : {std::pair{"1", 1}, {"2", 2}, {"9", 2}}) {

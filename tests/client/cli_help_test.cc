@@ -21,6 +21,7 @@ using Words = std::vector<std::string>;
 const std::vector<Words> kCommands = {{},
                                       {"plan"},
                                       {"compare"},
+                                      {"simulate"},
                                       {"check"},
                                       {"trace"},
                                       {"report"},
@@ -133,6 +134,7 @@ TEST_CASE("skrullctl: the examples of --help run", "[cli][docs]") {
   const std::string text = run(example({"plan"}));
   CHECK_THAT(text, Catch::StartsWith("batch 0"));
   CHECK_THAT(run(example({"compare"})), Catch::Contains("POLICY_SKRULL"));
+  CHECK_THAT(run(example({"simulate"})), Catch::Contains("row 3: "));
   Words plan = example({"plan"});
   plan.insert(plan.end(), {"--format", "json"});
   testing::WriteFile(directory.path() / "plans.jsonl", run(plan));
@@ -192,6 +194,10 @@ TEST_CASE("skrullctl completion: bash offers what may follow",
   CHECK(BashOffers("skrullctl plan --lengths CMakeL") ==
         Words{"CMakeLists.txt"});
   CHECK(BashOffers("skrullctl lengths CMakeL") == Words{"CMakeLists.txt"});
+  CHECK(BashOffers("skrullctl simulate --scope ''") ==
+        Words{"GROUP", "SUBGROUP", "POOL"});
+  CHECK(BashOffers("skrullctl compare --format ''") ==
+        Words{"text", "json", "csv"});
   CHECK(BashOffers("skrullctl completion z") == Words{"zsh"});
   CHECK(BashOffers("skrullctl job list --gen") == Words{""});
 }

@@ -259,6 +259,19 @@ TEST_CASE("skrullctl plan: the text report tells how a pipeline idles",
   CHECK_THAT(result.out, Catch::Contains("stages idle 66.67 %"));
 }
 
+TEST_CASE("skrullctl plan: --explain adds lines to the text alone", "[cli]") {
+  const Workshop workshop;
+  const std::vector<std::string> plan = {
+      "plan", "--job-spec", workshop.path("job.textproto"), "--lengths", "-"};
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), plan.begin(), plan.end());
+    return RunCli(more, "1\n19\n").out;
+  };
+  CHECK_THAT(run({"--explain"}), Catch::Contains("\n  why: "));
+  CHECK_THAT(run({}), !Catch::Contains("why: "));
+  CHECK(run({"--format", "json", "--explain"}) == run({"--format", "json"}));
+}
+
 TEST_CASE("skrullctl check: accepts what plan prints", "[cli]") {
   const Workshop workshop;
   const std::string lengths = "1\n19\n5\n21\n6\n6\n8\n";

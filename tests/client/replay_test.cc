@@ -86,6 +86,23 @@ TEST_CASE("Summarize: without a planned batch nothing has a value",
         "  EMPTY_BATCH: 7 batches (0, 1, 2, 3, 4, ...)\n    none\n");
 }
 
+TEST_CASE("RefusalLines: of a long message the beginning and the end",
+          "[cli][replay]") {
+  const auto shown = [](const std::string& message) {
+    const std::vector<BatchOutcome> outcomes = {Refused("A", message)};
+    return RefusalLines(Summarize(outcomes).refusals);
+  };
+  const std::string begin(100, 'b');
+  const std::string end(120, 'e');
+  const std::string prefix = "  A: 1 batch (0)\n    ";
+  CHECK(shown(begin + "12345" + end) == prefix + begin + "12345" + end + "\n");
+  CHECK(shown(begin + "123456" + end) == prefix + begin + " ... " + end + "\n");
+  // No character is cut in two.
+  const std::string euro = "\xE2\x82\xAC";
+  CHECK(shown(begin.substr(1) + euro + "1234" + euro + end.substr(1)) ==
+        prefix + begin.substr(1) + " ... " + end.substr(1) + "\n");
+}
+
 TEST_CASE("SpeedUpOver: over the batches both planned; ratio of totals first",
           "[cli][replay]") {
   const std::vector<BatchOutcome> base = {Planned(10, 1), Planned(30, 1),

@@ -84,10 +84,12 @@ CliResult RunProgram(const std::vector<std::string>& argv,
 CliResult RunCli(const std::vector<std::string>& arguments,
                  const std::string& input,
                  const std::map<std::string, std::string>& environment) {
-  std::vector<std::string> argv = {SKRULL_CTL_PATH};
+  std::vector<std::string> argv = {CliPath()};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   return RunProgram(argv, input, environment);
 }
+
+std::string CliPath() { return SKRULL_CTL_PATH; }
 
 fs::path SourceDir() { return SKRULL_SOURCE_DIR; }
 

@@ -27,6 +27,9 @@ CliResult RunProgram(
     const std::vector<std::string>& argv, const std::string& input = "",
     const std::map<std::string, std::string>& environment = {});
 
+// The program itself.
+std::string CliPath();
+
 // Top of the source tree.
 std::filesystem::path SourceDir();
 
