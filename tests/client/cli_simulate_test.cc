@@ -85,6 +85,7 @@ TEST_CASE("skrullctl simulate: each row is what compare says of that job",
   )";
   testing::WriteFile(workshop.path("base"),
                      job +
+                         "policy: POLICY_SKRULL "
                          "parallelism { dp_size: 2 cp_size: 4 }"
                          "memory { bucket_size_tokens: 50 }");
   std::string list;
