@@ -63,8 +63,8 @@ TEST_CASE("MakeVariants: what the job has already is no change",
                        .bucket_sizes = {10},
                        .cp_sizes = {2, 2},
                        .scopes = {"GROUP"},
-                       .policies = {"POLICY_SKRULL", "POLICY_OPTIMIZED"}}) ==
-        std::vector<std::string>{"8", "8 policy=POLICY_OPTIMIZED"});
+                       .policies = {"POLICY_OPTIMIZED", "POLICY_SKRULL"}}) ==
+        std::vector<std::string>{"8", "8 policy=POLICY_SKRULL"});
   // A derived bucket is compared by its value.
   v1::JobSpec spec = Spec();
   spec.mutable_memory()->clear_bucket_size_tokens();
@@ -85,7 +85,7 @@ TEST_CASE("MakeVariants: spec and job say what the changes say",
                             .bucket_sizes = {20},
                             .cp_sizes = {1},
                             .scopes = {"SUBGROUP"},
-                            .policies = {"POLICY_OPTIMIZED"}});
+                            .policies = {"POLICY_SKRULL"}});
   REQUIRE(variants.ok());
   REQUIRE(variants->size() == 2);
   const Variant& variant = (*variants)[1];
@@ -93,13 +93,13 @@ TEST_CASE("MakeVariants: spec and job say what the changes say",
   CHECK(variant.job.pool().cp_size == 1);
   CHECK(variant.job.bucket_size() == 20);
   CHECK(variant.job.parallelism().block_scope == BlockScope::kSubgroup);
-  CHECK(variant.job.policy() == Policy::kOptimized);
+  CHECK(variant.job.policy() == Policy::kSkrull);
   v1::JobSpec expected = Spec();
   expected.mutable_memory()->set_bucket_size_tokens(20);
   expected.mutable_parallelism()->set_dp_size(2);
   expected.mutable_parallelism()->set_cp_size(1);
   expected.mutable_parallelism()->set_block_scope(v1::BLOCK_SCOPE_SUBGROUP);
-  expected.set_policy(v1::POLICY_OPTIMIZED);
+  expected.set_policy(v1::POLICY_SKRULL);
   CHECK(CanonicalBytes(variant.spec) == CanonicalBytes(expected));
   CHECK(CanonicalBytes((*variants)[0].spec) == CanonicalBytes(Spec()));
 }
