@@ -110,7 +110,7 @@ def imbalance(values):
     return max(values) / mean - 1 if mean > 0 else 0.0
 
 
-def _rank_loads(job, placements):
+def rank_loads(job, placements):
     """Rows of every rank by the rotation-pointer rule, and gathered tokens."""
     load = [0] * job.ranks
     gathered = [0] * job.ranks
@@ -147,7 +147,7 @@ def _check_micro_batch(job, lengths, index, message, seen, clock):
                 f"{where}: sequence {sequence} is on a block "
                 f"({first}, {degree}) that {job.scope} does not allow")
         placements.append(placement)
-    load, gathered = _rank_loads(job, placements)
+    load, gathered = rank_loads(job, placements)
     for rank in range(job.ranks):
         require(job.fits(load[rank], gathered[rank]),
                 f"{where}: rank {rank} holds {load[rank]} tokens and gathers "
