@@ -167,7 +167,7 @@ class Figures(unittest.TestCase):
     def test_the_page_has_every_table(self):
         page = paper_figures.run(self.experiments)
         self.assertEqual(page.count("OOM on 2 of 2 batches"), 4)
-        self.assertEqual(page.count("(fitted)"), 2)
+        self.assertEqual(page.count("(fitted)"), 3)
         for line in page.splitlines():
             if line.startswith("|") and "---" in line:
                 columns = line.count("|")

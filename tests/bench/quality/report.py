@@ -61,7 +61,7 @@ def headline(fitted, given, fitted_best, given_best):
     printed = [published.MEAN_OF_MODEL["0.5B"], published.MEAN_OF_MODEL["7B"],
                published.MEAN, published.PEAK, published.MEAN_OVER_SORTED,
                published.PEAK_OVER_SORTED]
-    rows = [[name, times(p), times(f) + (" (fitted)" if i < 2 else ""),
+    rows = [[name, times(p), times(f) + (" (fitted)" if i < 3 else ""),
              times(g)]
             for i, (name, p, f, g) in enumerate(
                 zip(names, printed, _summary(fitted), _summary(given)))]
