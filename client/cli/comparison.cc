@@ -38,6 +38,8 @@ ordered_json Row(const Comparison& comparison, const ComparedPolicy& row) {
           {"peak_load", OrNull(PeakLoad(comparison, figures))},
           {"sharded_token_share", OrNull(figures.sharded_token_share)},
           {"mean_micro_batches", OrNull(figures.mean_micro_batch_count)},
+          {"mean_pipeline_seconds", OrNull(figures.mean_pipeline_seconds)},
+          {"mean_pipeline_bubble", OrNull(figures.mean_pipeline_bubble)},
           {"roll_backs", figures.roll_back_count},
           {"mean_planning_seconds", OrNull(figures.mean_planning_seconds)},
           {"p50_planning_seconds", OrNull(figures.p50_planning_seconds)},
@@ -57,9 +59,13 @@ std::string RefusedBy(const std::string& who,
 std::string ComparisonText(const Comparison& comparison) {
   std::vector<std::vector<std::string>> costs;
   std::vector<std::vector<std::string>> plans;
+  std::vector<std::string> names;
+  std::vector<ReplayFigures> all_figures;
   std::string refusals;
   for (const ComparedPolicy& row : comparison.policies) {
     const ReplayFigures& figures = row.figures;
+    names.push_back(row.policy);
+    all_figures.push_back(figures);
     costs.push_back(
         {row.policy, PlannedText(figures),
          SecondsText(figures.mean_predicted_seconds),
@@ -94,7 +100,8 @@ std::string ComparisonText(const Comparison& comparison) {
       TextTable({"policy", "peak load", "micro-batches", "roll-backs",
                  "planning", "p50", "worst"},
                 plans),
-      refusals.empty() ? "" : "\n", refusals, "\n");
+      PipelineTable("policy", names, all_figures), refusals.empty() ? "" : "\n",
+      refusals, "\n");
 }
 
 std::string ComparisonLegend() {

@@ -34,8 +34,8 @@ struct Comparison {
   std::vector<Refusals> base_refusals;
 };
 
-// Two tables of at most 100 columns, paths and messages of refusals aside, and
-// a list of the refusals.
+// Two tables, three for a job of several stages, of at most 100 columns, paths
+// and messages of refusals aside, and a list of the refusals.
 std::string ComparisonText(const Comparison& comparison);
 
 // What the columns of the tables mean; at most 100 columns.

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "skrull/cli/io.h"
+#include "skrull/cli/table.h"
 
 namespace skrull::cli {
 
@@ -24,6 +25,20 @@ std::string NumberText(const std::optional<double>& number) {
 
 std::string PlannedText(const ReplayFigures& figures) {
   return absl::StrCat(figures.planned_count, "/", figures.batch_count);
+}
+
+std::string PipelineTable(const std::string& header,
+                          const std::vector<std::string>& names,
+                          const std::vector<ReplayFigures>& figures) {
+  std::vector<std::vector<std::string>> rows;
+  bool any = false;
+  for (size_t i = 0; i < figures.size(); ++i) {
+    any = any || figures[i].mean_pipeline_seconds;
+    rows.push_back({names[i], SecondsText(figures[i].mean_pipeline_seconds),
+                    PercentText(figures[i].mean_pipeline_bubble)});
+  }
+  if (!any) return "";
+  return "\n" + TextTable({header, "step in pipeline", "stages idle"}, rows);
 }
 
 }  // namespace skrull::cli

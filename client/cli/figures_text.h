@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "skrull/cli/replay.h"
 
@@ -15,6 +16,13 @@ std::string FactorText(const std::optional<double>& factor);     // "3.21 x"
 std::string NumberText(const std::optional<double>& number);     // "12.5"
 // Planned of all batches: "18/20".
 std::string PlannedText(const ReplayFigures& figures);
+
+// A table of its own, after an empty line: what the rows of `names` take
+// through the job's stages; empty if it has one stage. `header` is that of the
+// names. REQUIRES: as many names as figures.
+std::string PipelineTable(const std::string& header,
+                          const std::vector<std::string>& names,
+                          const std::vector<ReplayFigures>& figures);
 
 }  // namespace skrull::cli
 

@@ -83,6 +83,8 @@ ReplayFigures Summarize(std::span<const BatchOutcome> outcomes) {
   int64_t max_rank_tokens = 0;
   double sharded = 0;
   double micro_batches = 0;
+  double pipeline_seconds = 0;
+  double pipeline_bubbles = 0;
   std::vector<double> planning;
   for (size_t i = 0; i < outcomes.size(); ++i) {
     const BatchOutcome& outcome = outcomes[i];
@@ -104,6 +106,8 @@ ReplayFigures Summarize(std::span<const BatchOutcome> outcomes) {
     max_rank_tokens = std::max(max_rank_tokens, plan.max_rank_tokens);
     sharded += static_cast<double>(plan.sharded_token_count);
     micro_batches += static_cast<double>(plan.micro_batch_count);
+    pipeline_seconds += plan.pipeline_seconds;
+    pipeline_bubbles += plan.pipeline_bubble;
     if (outcome.planning_seconds) planning.push_back(*outcome.planning_seconds);
   }
   SetPlanningTimes(std::move(planning), &figures);
@@ -116,6 +120,10 @@ ReplayFigures Summarize(std::span<const BatchOutcome> outcomes) {
   figures.sharded_token_share =
       sharded / static_cast<double>(figures.token_count);
   figures.mean_micro_batch_count = micro_batches / planned;
+  if (pipeline_seconds > 0) {
+    figures.mean_pipeline_seconds = pipeline_seconds / planned;
+    figures.mean_pipeline_bubble = pipeline_bubbles / planned;
+  }
   return figures;
 }
 

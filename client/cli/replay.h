@@ -56,6 +56,10 @@ struct ReplayFigures {
   std::optional<double> sharded_token_share;  // of token_count
   std::optional<double> mean_micro_batch_count;
   int64_t roll_back_count = 0;
+  // Time of the step through the job's stages, and the share of it they idle;
+  // nullopt also when the job has one stage.
+  std::optional<double> mean_pipeline_seconds;
+  std::optional<double> mean_pipeline_bubble;
   // Of the batches whose planning time is known.
   double planning_seconds = 0;
   std::optional<double> mean_planning_seconds;

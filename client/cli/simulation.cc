@@ -62,11 +62,15 @@ std::optional<double> SimulatedEpoch::TokensPerSecondPerRank() const {
 
 std::string SimulationText(const Simulation& simulation) {
   std::string changes;
+  std::vector<std::string> numbers;
+  std::vector<ReplayFigures> all_figures;
   std::vector<std::vector<std::string>> rows;
   std::string refusals;
   for (const SimulatedEpoch& epoch : simulation.epochs) {
     const ReplayFigures& figures = epoch.figures;
     const std::string number = absl::StrCat(rows.size());
+    numbers.push_back(number);
+    all_figures.push_back(figures);
     if (!figures.refusals.empty()) {
       absl::StrAppend(&refusals, "refused in row ", number, ":\n",
                       RefusalLines(figures.refusals));
@@ -90,7 +94,8 @@ std::string SimulationText(const Simulation& simulation) {
       TextTable({"row", "planned", "epoch", "tokens/s/rank", "speed-up", "gap",
                  "worst", "peak load", "planning"},
                 rows),
-      refusals.empty() ? "" : "\n", refusals,
+      PipelineTable("row", numbers, all_figures), refusals.empty() ? "" : "\n",
+      refusals,
       "\nPlanned: of the epoch's steps; the other figures are over these. "
       "Speed-up: of tokens/s/rank, over\nrow 0. Gap: predicted time over the "
       "lower bound, less 1, mean of the steps. Peak load: the fullest\nrank, "
@@ -125,6 +130,8 @@ ordered_json SimulationRow(const Simulation& simulation, size_t index) {
       {"peak_load", OrNull(PeakLoad(epoch))},
       {"sharded_token_share", OrNull(figures.sharded_token_share)},
       {"mean_micro_batches", OrNull(figures.mean_micro_batch_count)},
+      {"mean_pipeline_seconds", OrNull(figures.mean_pipeline_seconds)},
+      {"mean_pipeline_bubble", OrNull(figures.mean_pipeline_bubble)},
       {"planning_seconds", figures.planning_seconds},
       {"p50_planning_seconds", OrNull(figures.p50_planning_seconds)},
       {"worst_planning_seconds", OrNull(figures.worst_planning_seconds)},

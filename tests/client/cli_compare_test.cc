@@ -101,6 +101,8 @@ TEST_CASE("skrullctl compare: json and csv hold the same, to the bit",
              {"peak_load", 1.0},
              {"sharded_token_share", 1.0},
              {"mean_micro_batches", 2.0},
+             {"mean_pipeline_seconds", nullptr},
+             {"mean_pipeline_bubble", nullptr},
              {"roll_backs", 0},
              {"refused_batches", 1},
              {"refusals", {{"SEQUENCE_TOO_LONG", 1}}}})
@@ -125,6 +127,8 @@ TEST_CASE("skrullctl compare: json and csv hold the same, to the bit",
       CHECK(field == value.get<std::string>());
     } else if (value.is_number()) {
       CHECK(std::stod(field) == value.get<double>());
+    } else if (value.is_null()) {
+      CHECK(field.empty());
     } else {
       CHECK(field == "SEQUENCE_TOO_LONG=1");
     }
@@ -224,6 +228,46 @@ TEST_CASE("skrullctl compare: a policy that runs out of memory beside others",
   CHECK(rows[0]["speed_up"] == 840.0 / 740);
   CHECK(rows[1]["planned_batches"] == 2);
   CHECK(rows[1]["speed_up_batches"] == 2);
+}
+
+TEST_CASE("skrullctl compare and simulate: stages and what they idle",
+          "[cli][compare][simulate]") {
+  // One micro-batch of 740 seconds through two stages: each is busy so long,
+  // and idles while the other is.
+  const Workshop workshop;
+  std::string job = kWholeSecondsJob;
+  job.insert(job.find("cp_size"), "pp_size: 2 ");
+  testing::WriteFile(workshop.path("job"),
+                     job + "policy: POLICY_PACKED_STATIC_CP");
+  const CliResult compared =
+      workshop.Compare("10\n10\n21\n", {"--policy", "POLICY_PACKED_STATIC_CP"});
+  CHECK_THAT(compared.out,
+             Catch::Contains("\n\n"
+                             "policy                   step in pipeline  "
+                             "stages idle\n"
+                             "POLICY_PACKED_STATIC_CP        1480.000 s      "
+                             "50.00 %\n\nrefused"));
+  const CliResult simulated =
+      RunCli({"simulate", "--job-spec", workshop.path("job"), "--lengths", "-",
+              "--batch-size", "2", "--bucket", "9"},
+             "10\n10\n");
+  CHECK_THAT(simulated.out,
+             Catch::Contains("\n\nrow  step in pipeline  stages idle\n"
+                             "0          1480.000 s      50.00 %\n"
+                             "1"));
+  const auto rows =
+      ParseRows(workshop
+                    .Compare("10\n10\n", {"--policy", "POLICY_PACKED_STATIC_CP",
+                                          "--format", "json"})
+                    .out);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0]["mean_predicted_seconds"] == 740.0);
+  CHECK(rows[0]["mean_pipeline_seconds"] == 1480.0);
+  CHECK(rows[0]["mean_pipeline_bubble"] == 0.5);
+  // With one stage there is nothing to show.
+  testing::WriteFile(workshop.path("job"), kWholeSecondsJob);
+  CHECK_THAT(workshop.Compare("10\n10\n", {}).out,
+             !Catch::Contains("pipeline"));
 }
 
 TEST_CASE("skrullctl compare: --batches stops early", "[cli][compare]") {
