@@ -70,7 +70,8 @@ struct MicroBatchMaps {
   int32_t local_rows = 0;  // the first of them
 
   // Local sequences: all, and cut in two parts for the backward pass, whose two
-  // collectives hide behind one part each. Each part may be empty.
+  // collectives hide behind one part each. Each part may be empty; without
+  // blocks the first holds all.
   SegmentList local;
   SegmentList local_first;
   SegmentList local_second;
