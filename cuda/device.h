@@ -64,8 +64,9 @@ class Buffer {
 enum class MemoryKind : int32_t { kHost = 0, kCuda = 1 };
 enum class StreamPriority : int32_t { kNormal = 0, kHigh = 1 };
 
-// One tensor of a row kernel. Heads and dim of both are the same; types may
-// differ, and values are rounded to the nearest (ties to even).
+// One tensor of a row kernel. Heads and dim of both are the same, and may
+// differ from those of other pairs; types may differ, and values are rounded to
+// the nearest (ties to even).
 struct RowPair {
   Tensor dst;
   Tensor src;  // only read

@@ -82,7 +82,8 @@ struct ExecutorResources {
 
 // Shapes: q, o [rows, q_heads, head_dim]; k, v [rows, kv_heads, head_dim];
 // lse [rows, q_heads, 1] in AccumulatorOf(dtype), laid out as the backend's
-// lse_order(). rows = maps(micro_batch).rows, in the plan's row order.
+// lse_order(). rows = maps(micro_batch).rows, in the plan's row order. Behind
+// the last row of k and v lie the backend's kv_tail_rows() of finite memory.
 struct ForwardTensors {
   Tensor q, k, v;  // only read
   Tensor o, lse;   // every row is written
