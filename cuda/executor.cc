@@ -182,9 +182,11 @@ class Executor::Impl {
   // Asks device and communicators, unless it has failed already.
   Status Poll() {
     SKRULL_EXEC_RETURN_IF_ERROR(failure_.Get());
-    Status status = device()->Poll();
-    if (status.ok()) status = resources_.communicators->Poll();
-    if (!status.ok()) Fail(status);
+    // In this order: a failed device makes its communicators fail, and is then
+    // the cause.
+    const Status exchange = resources_.communicators->Poll();
+    const Status own = device()->Poll();
+    Fail(own.ok() ? exchange : own);
     return failure_.Get();
   }
 
@@ -209,6 +211,7 @@ class Executor::Impl {
   }
 
   void Fail(const Status& cause) noexcept {
+    // Set knows OK, and keeps the first.
     if (failure_.Set(cause)) resources_.communicators->Abort(cause);
   }
 

@@ -98,6 +98,8 @@ class Executor {
  public:
   // Errors: INVALID_ARGUMENT naming the option, or the resource that is null or
   // on another kind of memory; UNSUPPORTED by the backend; those of the device.
+  // A failure leaves the communicators as they are: a rank that does not try
+  // again aborts them, for the others wait for it in Prepare.
   static Result<std::unique_ptr<Executor>> Create(
       const ExecutorOptions& options, const ExecutorResources& resources);
 

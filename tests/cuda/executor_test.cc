@@ -51,7 +51,7 @@ void CheckRandomPlans(Exchange exchange, uint64_t first_seed, int trials) {
     options.backend_threads = 1 + static_cast<int>(random() % 3);
     const TestPlan plan = RandomPlan(&random, 16);
     const std::vector<SequenceData> data =
-        RandomData(&random, options.executor.problem, plan);
+        RandomData(&random, options.executor.problem, plan, options.layers);
     const RunResult result = RunPlan(plan, data, options);
     RequireOk(result);
     RequireGapsUntouched(result);

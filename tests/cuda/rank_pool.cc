@@ -23,8 +23,7 @@ int64_t CountSequences(const TestPlan& plan) {
   return count;
 }
 
-RankTensors MakeTensors(const RankMicroBatch& mb,
-                        const std::vector<SequenceData>& data,
+RankTensors MakeTensors(const RankMicroBatch& mb, const SequenceData* data,
                         const RunOptions& options) {
   const AttentionProblem& p = options.executor.problem;
   const int64_t rows = mb.row_count;
@@ -45,7 +44,7 @@ RankTensors MakeTensors(const RankMicroBatch& mb,
                      options.head_major_lse);
   int64_t row = 0;
   for (const RankSegment& segment : mb.segments) {
-    const SequenceData& s = data[static_cast<size_t>(segment.sequence)];
+    const SequenceData& s = data[segment.sequence];
     for (const TokenRange& range : {segment.low, segment.high}) {
       for (int64_t i = range.begin; i < range.end; ++i, ++row) {
         for (const auto& [to, from] :
@@ -63,26 +62,27 @@ RankTensors MakeTensors(const RankMicroBatch& mb,
   return t;
 }
 
+// All layers forward, then all backward, as in training. tensors[i] is layer
+// i / micro-batches.
 Status RunRank(Executor* executor, const RankPlan& plan, Stream stream,
-               int32_t layers, const std::vector<RankTensors*>& tensors) {
+               const std::vector<RankTensors*>& tensors) {
   Result<Step> step = executor->Prepare(plan);
   SKRULL_EXEC_RETURN_IF_ERROR(step.status());
-  for (int32_t layer = 0; layer < layers; ++layer) {
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const RankTensors& t = *tensors[i];
-      SKRULL_EXEC_RETURN_IF_ERROR(executor->Forward(
-          *step, static_cast<int32_t>(i),
-          {t.q.view(), t.k.view(), t.v.view(), t.o.view(), t.lse.view()},
-          stream));
-    }
-    for (size_t i = tensors.size(); i-- > 0;) {
-      const RankTensors& t = *tensors[i];
-      SKRULL_EXEC_RETURN_IF_ERROR(executor->Backward(
-          *step, static_cast<int32_t>(i),
-          {t.q.view(), t.k.view(), t.v.view(), t.o.view(), t.lse.view(),
-           t.d_o.view(), t.dq.view(), t.dk.view(), t.dv.view()},
-          stream));
-    }
+  const size_t count = plan.micro_batches.size();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const RankTensors& t = *tensors[i];
+    SKRULL_EXEC_RETURN_IF_ERROR(executor->Forward(
+        *step, static_cast<int32_t>(i % count),
+        {t.q.view(), t.k.view(), t.v.view(), t.o.view(), t.lse.view()},
+        stream));
+  }
+  for (size_t i = tensors.size(); i-- > 0;) {
+    const RankTensors& t = *tensors[i];
+    SKRULL_EXEC_RETURN_IF_ERROR(executor->Backward(
+        *step, static_cast<int32_t>(i % count),
+        {t.q.view(), t.k.view(), t.v.view(), t.o.view(), t.lse.view(),
+         t.d_o.view(), t.dq.view(), t.dk.view(), t.dv.view()},
+        stream));
   }
   return executor->Wait(kWait);
 }
@@ -190,12 +190,15 @@ SequenceData RandomSequence(std::mt19937_64* random,
 
 std::vector<SequenceData> RandomData(std::mt19937_64* random,
                                      const AttentionProblem& problem,
-                                     const TestPlan& plan) {
-  std::vector<SequenceData> data(static_cast<size_t>(CountSequences(plan)));
-  for (const Placements& mb : plan.micro_batches) {
-    for (const SequencePlacement& p : mb) {
-      data[static_cast<size_t>(p.sequence)] =
-          RandomSequence(random, problem, p.token_count);
+                                     const TestPlan& plan, int32_t layers) {
+  const int64_t count = CountSequences(plan);
+  std::vector<SequenceData> data(static_cast<size_t>(layers * count));
+  for (int32_t layer = 0; layer < layers; ++layer) {
+    for (const Placements& mb : plan.micro_batches) {
+      for (const SequencePlacement& p : mb) {
+        data[static_cast<size_t>(layer * count + p.sequence)] =
+            RandomSequence(random, problem, p.token_count);
+      }
     }
   }
   return data;
@@ -207,7 +210,8 @@ RunResult RunPlan(const TestPlan& plan, const std::vector<SequenceData>& data,
   RunResult result;
   result.statuses.resize(ranks);
   result.statuses_after.resize(ranks);
-  result.tensors.resize(plan.micro_batches.size());
+  result.tensors.resize(plan.micro_batches.size() *
+                        static_cast<size_t>(options.layers));
   for (auto& mb : result.tensors) mb.resize(ranks);
   InProcessPool pool(plan.ranks, options.pool);
   Result<std::unique_ptr<AttentionBackend>> backend =
@@ -219,10 +223,14 @@ RunResult RunPlan(const TestPlan& plan, const std::vector<SequenceData>& data,
       const auto r = static_cast<size_t>(rank);
       const RankPlan rank_plan = plan.ForRank(rank);
       std::vector<RankTensors*> tensors;
-      for (size_t mb = 0; mb < rank_plan.micro_batches.size(); ++mb) {
-        result.tensors[mb][r] =
-            MakeTensors(rank_plan.micro_batches[mb], data, options);
-        tensors.push_back(&result.tensors[mb][r]);
+      const size_t count = rank_plan.micro_batches.size();
+      for (size_t i = 0; i < result.tensors.size(); ++i) {
+        result.tensors[i][r] =
+            MakeTensors(rank_plan.micro_batches[i % count],
+                        data.data() + static_cast<int64_t>(i / count) *
+                                          CountSequences(plan),
+                        options);
+        tensors.push_back(&result.tensors[i][r]);
       }
       const std::unique_ptr<Device> device =
           options.new_device ? options.new_device(rank)
@@ -241,9 +249,11 @@ RunResult RunPlan(const TestPlan& plan, const std::vector<SequenceData>& data,
                                           .communicators = parts.communicators,
                                           .agreement = parts.agreement});
         result.statuses[r] = executor.status();
-        if (executor.ok()) {
-          result.statuses[r] = RunRank(executor->get(), rank_plan, stream,
-                                       options.layers, tensors);
+        if (!executor.ok()) {
+          parts.communicators->Abort(executor.status());
+        } else {
+          result.statuses[r] =
+              RunRank(executor->get(), rank_plan, stream, tensors);
         }
         gate.Pass();
         if (executor.ok()) result.statuses_after[r] = (*executor)->Poll();
@@ -304,9 +314,12 @@ Errors CompareWithDense(const TestPlan& plan,
                         const AttentionProblem& problem,
                         const RunResult& result) {
   Errors errors;
-  for (size_t mb = 0; mb < plan.micro_batches.size(); ++mb) {
+  for (size_t i = 0; i < result.tensors.size(); ++i) {
+    const size_t mb = i % plan.micro_batches.size();
+    const size_t layer = i / plan.micro_batches.size();
+    const size_t first = layer * static_cast<size_t>(CountSequences(plan));
     for (const SequencePlacement& p : plan.micro_batches[mb]) {
-      const SequenceData& s = data[static_cast<size_t>(p.sequence)];
+      const SequenceData& s = data[first + static_cast<size_t>(p.sequence)];
       const DenseResult want =
           DenseAttention(s.q, s.k, s.v, s.d_o, problem.scale);
       const auto collected = [&](int32_t heads, int32_t dim) {
@@ -318,7 +331,7 @@ Errors CompareWithDense(const TestPlan& plan,
       Collected dk = collected(problem.kv_heads, problem.head_dim);
       Collected dv = collected(problem.kv_heads, problem.head_dim);
       for (int32_t rank = 0; rank < plan.ranks; ++rank) {
-        const RankTensors& t = result.tensors[mb][static_cast<size_t>(rank)];
+        const RankTensors& t = result.tensors[i][static_cast<size_t>(rank)];
         int64_t row = 0;
         for (const RankSegment& segment :
              RankSegments(plan.micro_batches[mb], rank)) {
@@ -327,12 +340,12 @@ Errors CompareWithDense(const TestPlan& plan,
             continue;
           }
           for (const TokenRange& range : {segment.low, segment.high}) {
-            for (int64_t i = range.begin; i < range.end; ++i, ++row) {
-              o.Take(t.o, row, i);
-              lse.Take(t.lse, row, i);
-              dq.Take(t.dq, row, i);
-              dk.Take(t.dk, row, i);
-              dv.Take(t.dv, row, i);
+            for (int64_t at = range.begin; at < range.end; ++at, ++row) {
+              o.Take(t.o, row, at);
+              lse.Take(t.lse, row, at);
+              dq.Take(t.dq, row, at);
+              dk.Take(t.dk, row, at);
+              dv.Take(t.dv, row, at);
             }
           }
         }

@@ -64,10 +64,10 @@ struct RunOptions {
   int backend_threads = 1;
   int32_t gap = 0;  // of the tensors' strides
   bool head_major_lse = false;
-  int32_t layers = 1;  // times each micro-batch is computed
+  int32_t layers = 1;  // each with data of its own
 };
 
-// All results of a rank for one micro-batch, of its last layer.
+// A rank's rows of one micro-batch in one layer.
 struct RankTensors {
   HostTensor q, k, v, d_o;
   HostTensor o, lse, dq, dk, dv;
@@ -78,11 +78,11 @@ struct RunResult {
   // ranks had ended.
   std::vector<Status> statuses;
   std::vector<Status> statuses_after;
-  // [micro-batch][rank]
+  // [layer * micro-batches + micro-batch][rank]
   std::vector<std::vector<RankTensors>> tensors;
 };
 
-// data[sequence]: as the plan's placements name them.
+// data[layer * sequences + sequence], as the plan's placements number them.
 RunResult RunPlan(const TestPlan& plan, const std::vector<SequenceData>& data,
                   const RunOptions& options);
 
@@ -101,10 +101,10 @@ Errors CompareWithDense(const TestPlan& plan,
 // The same bits everywhere?
 bool SameBits(const RunResult& a, const RunResult& b);
 
-// Random data for all sequences of the plan.
+// Random data for all sequences of the plan in each layer.
 std::vector<SequenceData> RandomData(std::mt19937_64* random,
                                      const AttentionProblem& problem,
-                                     const TestPlan& plan);
+                                     const TestPlan& plan, int32_t layers = 1);
 
 }  // namespace skrull::exec::testing
 
