@@ -182,11 +182,9 @@ class Executor::Impl {
   // Asks device and communicators, unless it has failed already.
   Status Poll() {
     SKRULL_EXEC_RETURN_IF_ERROR(failure_.Get());
-    // In this order: a failed device makes its communicators fail, and is then
-    // the cause.
-    const Status exchange = resources_.communicators->Poll();
-    const Status own = device()->Poll();
-    Fail(own.ok() ? exchange : own);
+    Status status = resources_.communicators->Poll();
+    if (status.ok()) status = device()->Poll();
+    Fail(status);
     return failure_.Get();
   }
 
@@ -210,9 +208,13 @@ class Executor::Impl {
     }
   }
 
+  // No effect if `cause` is OK, or if it failed before.
   void Fail(const Status& cause) noexcept {
-    // Set knows OK, and keeps the first.
-    if (failure_.Set(cause)) resources_.communicators->Abort(cause);
+    if (cause.ok()) return;
+    // A device that failed makes its communicators fail: then it is the cause.
+    const Status own = device()->Poll();
+    const Status& first = own.ok() ? cause : own;
+    if (failure_.Set(first)) resources_.communicators->Abort(first);
   }
 
   Status failure() const { return failure_.Get(); }

@@ -28,6 +28,23 @@ void AddRun(std::vector<CopyRun>* runs, int32_t dst, int32_t src,
   runs->push_back({begin, dst, src, count});
 }
 
+// The same, for the next gathered rows.
+void AddFold(std::vector<FoldRun>* runs, int32_t dst, int32_t count,
+             int32_t first, int32_t second) {
+  if (count == 0) return;
+  if (!runs->empty()) {
+    FoldRun& last = runs->back();
+    const auto goes_on = [&](int32_t before, int32_t now) {
+      return before < 0 ? now < 0 : before + last.count == now;
+    };
+    if (goes_on(last.first, first) && goes_on(last.second, second)) {
+      last.count += count;
+      return;
+    }
+  }
+  runs->push_back({dst, count, first, second});
+}
+
 std::string Name(const RankSegment& segment) {
   return "sequence " + std::to_string(segment.sequence) + " (" +
          std::to_string(segment.token_count) + " tokens on ranks [" +
@@ -105,29 +122,25 @@ void FillBlock(const BlockSequences& block, BlockMaps* maps) {
   const auto chunks = static_cast<size_t>(2 * degree);
   std::vector<int32_t> gathered(block.sequences.size() * chunks);
   int32_t filled = 0;
-  VisitSlots(*maps, block,
-             [&](int32_t owner, size_t k, int32_t chunk, int32_t row) {
-               gathered[k * chunks + static_cast<size_t>(chunk)] = row;
-               // The pad row of the slot before.
-               if (row > filled && filled < owner * maps->slot_rows) {
-                 maps->fold.push_back({filled, row - filled, -1, -1});
-                 filled = row;
-               }
-               const Sharded& s = block.sequences[k];
-               const int32_t size = s.ChunkSize(chunk);
-               if (size == 0) return;
-               const int32_t begin = s.ChunkBegin(chunk);
-               const auto keys = [&](int32_t first, int32_t last_chunk) {
-                 return first >= 0 && chunk <= last_chunk ? first + begin : -1;
-               };
-               maps->fold.push_back(
-                   {row, size, keys(s.high_keys, high), keys(s.low_keys, r)});
-               filled = row + size;
-             });
-  const auto gathered_rows = static_cast<int32_t>(maps->gathered_rows());
-  if (filled < gathered_rows) {
-    maps->fold.push_back({filled, gathered_rows - filled, -1, -1});
-  }
+  VisitSlots(
+      *maps, block, [&](int32_t owner, size_t k, int32_t chunk, int32_t row) {
+        gathered[k * chunks + static_cast<size_t>(chunk)] = row;
+        // The pad row of the slot before.
+        if (filled < owner * maps->slot_rows) {
+          AddFold(&maps->fold, filled, row - filled, -1, -1);
+        }
+        const Sharded& s = block.sequences[k];
+        const auto keys = [&](int32_t first, int32_t last_chunk) {
+          return first >= 0 && chunk <= last_chunk ? first + s.ChunkBegin(chunk)
+                                                   : -1;
+        };
+        const int32_t size = s.ChunkSize(chunk);
+        AddFold(&maps->fold, row, size, keys(s.high_keys, high),
+                keys(s.low_keys, r));
+        filled = row + size;
+      });
+  AddFold(&maps->fold, filled,
+          static_cast<int32_t>(maps->gathered_rows()) - filled, -1, -1);
 
   int32_t slot_row = 0;
   for (size_t k = 0; k < block.sequences.size(); ++k) {
