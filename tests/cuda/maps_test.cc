@@ -304,11 +304,9 @@ TEST_CASE("Maps: a sequence of 5 tokens on 2 ranks, by hand", "[maps]") {
   CHECK(zero.blocks[0].unpack ==
         std::vector<CopyRun>{
             {0, 0, 0, 1}, {1, 1, 0, 1}, {2, 2, 3, 2}, {4, 4, 1, 2}});
-  CHECK(zero.blocks[0].fold == std::vector<FoldRun>{{0, 1, 1, 0},
-                                                    {1, 2, 4, -1},
-                                                    {3, 1, 2, -1},
-                                                    {4, 1, 3, -1},
-                                                    {5, 1, -1, -1}});
+  CHECK(zero.blocks[0].fold ==
+        std::vector<FoldRun>{
+            {0, 1, 1, 0}, {1, 2, 4, -1}, {3, 2, 2, -1}, {5, 1, -1, -1}});
   CHECK(zero.blocks[0].pack == std::vector<CopyRun>{{0, 0, 0, 3}});
 
   const MicroBatchMaps one =
