@@ -1,6 +1,7 @@
 // The executor against dense attention: random plans, both exchanges.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <optional>
 #include <random>
 
 #include "skrull/tests/cuda/rank_pool.h"
@@ -73,6 +74,102 @@ TEST_CASE("Executor: an all-gather equals dense attention", "[executor]") {
 
 TEST_CASE("Executor: a ring equals dense attention", "[executor]") {
   CheckRandomPlans(Exchange::kRing, 1000, 60);
+}
+
+// Each value is a sum of at most `terms` products; each product and each
+// partial sum carries an error of half a unit in the last place.
+TEST_CASE("Executor: float32 within its rounding", "[executor]") {
+  for (const Exchange exchange : {Exchange::kAllGather, Exchange::kRing}) {
+    for (uint64_t seed = 0; seed < 12; ++seed) {
+      INFO("seed " << seed);
+      std::mt19937_64 random(seed);
+      RunOptions options;
+      options.executor.problem = RandomProblem(&random, DType::kFloat32);
+      options.executor.exchange = exchange;
+      const TestPlan plan = RandomPlan(&random, 8);
+      const AttentionProblem& p = options.executor.problem;
+      const auto data = RandomData(&random, p, plan);
+      const RunResult result = RunPlan(plan, data, options);
+      RequireOk(result);
+      const double terms = 400.0 * p.q_heads / p.kv_heads + p.head_dim;
+      CHECK(CompareWithDense(plan, data, p, result).worst() <
+            8 * terms * 0x1p-24);
+    }
+  }
+}
+
+namespace {
+
+// Errors of a 16-bit run of one sharded and one local sequence, over 8 ranks.
+Errors SixteenBit(DType dtype, Exchange exchange,
+                  std::optional<DType> grad_comm_dtype) {
+  const TestPlan plan{.ranks = 8,
+                      .micro_batches = {{{0, 400, 0, 8}, {1, 50, 3, 1}}}};
+  std::mt19937_64 random(4);
+  RunOptions options;
+  options.executor.problem = {.dtype = dtype,
+                              .q_heads = 4,
+                              .kv_heads = 2,
+                              .head_dim = 16,
+                              .scale = 0.25};
+  options.executor.exchange = exchange;
+  options.executor.grad_comm_dtype = grad_comm_dtype;
+  const auto data = RandomData(&random, options.executor.problem, plan);
+  const RunResult result = RunPlan(plan, data, options);
+  RequireOk(result);
+  return CompareWithDense(plan, data, options.executor.problem, result);
+}
+
+}  // namespace
+
+TEST_CASE("Executor: 16-bit tensors", "[executor]") {
+  for (const Exchange exchange : {Exchange::kAllGather, Exchange::kRing}) {
+    const Errors bf16 = SixteenBit(DType::kBFloat16, exchange, {});
+    CHECK(bf16.worst() < 1.5e-2);
+    CHECK(bf16.lse < 1e-3);
+    const Errors fp16 = SixteenBit(DType::kFloat16, exchange, {});
+    CHECK(fp16.worst() < 3e-3);
+  }
+}
+
+TEST_CASE("Executor: float32 sums of bfloat16 gradients are nearer",
+          "[executor]") {
+  const Errors narrow =
+      SixteenBit(DType::kBFloat16, Exchange::kAllGather, DType::kBFloat16);
+  const Errors wide =
+      SixteenBit(DType::kBFloat16, Exchange::kAllGather, DType::kFloat32);
+  CHECK(wide.kv_norm < narrow.kv_norm);
+  CHECK(wide.o == narrow.o);
+}
+
+TEST_CASE("Executor: a permuted micro-batch gives the same", "[executor]") {
+  const Placements forth = {{0, 33, 0, 4}, {1, 9, 2, 1}, {2, 20, 0, 2},
+                            {3, 17, 0, 4}, {4, 6, 2, 1}, {5, 11, 0, 2}};
+  const Placements back(forth.rbegin(), forth.rend());
+  std::mt19937_64 random(4);
+  RunOptions options;
+  options.executor.problem = RandomProblem(&random, DType::kFloat64);
+  const TestPlan plan{.ranks = 4, .micro_batches = {forth}};
+  const TestPlan other{.ranks = 4, .micro_batches = {back}};
+  const auto data = RandomData(&random, options.executor.problem, plan);
+  for (const TestPlan& p : {plan, other}) {
+    const RunResult result = RunPlan(p, data, options);
+    RequireOk(result);
+    CHECK(CompareWithDense(p, data, options.executor.problem, result).worst() <
+          1e-10);
+  }
+}
+
+TEST_CASE("Executor: the same bits again", "[executor]") {
+  std::mt19937_64 random(11);
+  RunOptions options;
+  options.executor.problem = RandomProblem(&random, DType::kFloat32);
+  const TestPlan plan = RandomPlan(&random, 6);
+  const auto data = RandomData(&random, options.executor.problem, plan);
+  const RunResult first = RunPlan(plan, data, options);
+  RequireOk(first);
+  options.backend_threads = 4;
+  CHECK(SameBits(RunPlan(plan, data, options), first));
 }
 
 }  // namespace skrull::exec::testing

@@ -285,6 +285,14 @@ class Collected {
     }
   }
 
+  void AddSquares(const Dense& want, double* off2, double* all2) const {
+    for (size_t i = 0; i < want.values.size(); ++i) {
+      const double off = values_.values[i] - want.values[i];
+      *off2 += off * off;
+      *all2 += want.values[i] * want.values[i];
+    }
+  }
+
   double ErrorAgainst(const Dense& want) const {
     double most = 1;
     for (const double value : want.values) {
@@ -314,6 +322,8 @@ Errors CompareWithDense(const TestPlan& plan,
                         const AttentionProblem& problem,
                         const RunResult& result) {
   Errors errors;
+  double off2 = 0;
+  double all2 = 0;
   for (size_t i = 0; i < result.tensors.size(); ++i) {
     const size_t mb = i % plan.micro_batches.size();
     const size_t layer = i / plan.micro_batches.size();
@@ -355,8 +365,11 @@ Errors CompareWithDense(const TestPlan& plan,
       errors.dq = std::max(errors.dq, dq.ErrorAgainst(want.dq));
       errors.dk = std::max(errors.dk, dk.ErrorAgainst(want.dk));
       errors.dv = std::max(errors.dv, dv.ErrorAgainst(want.dv));
+      dk.AddSquares(want.dk, &off2, &all2);
+      dv.AddSquares(want.dv, &off2, &all2);
     }
   }
+  if (all2 > 0) errors.kv_norm = std::sqrt(off2 / all2);
   return errors;
 }
 

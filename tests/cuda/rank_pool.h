@@ -91,6 +91,8 @@ RunResult RunPlan(const TestPlan& plan, const std::vector<SequenceData>& data,
 // is missing.
 struct Errors {
   double o = 0, lse = 0, dq = 0, dk = 0, dv = 0;
+  // Of dK and dV of all sequences, in the Euclidean norm.
+  double kv_norm = 0;
   double worst() const;
 };
 Errors CompareWithDense(const TestPlan& plan,
