@@ -65,10 +65,11 @@ void CheckOrders(Exchange exchange) {
   }
 }
 
-// For each of rank 0's calls of Device::Wait, in order: do the results change,
-// in some order of the ready work, if it has no effect? Only rank 0's order is
-// disturbed, and that follows from the seed, so the answer is always the same.
-std::vector<bool> NeededWaits(Exchange exchange) {
+// For each of rank 0's last `count` calls of Device::Wait, in order: do the
+// results change, in some order of the ready work, if it has no effect? Only
+// rank 0's order is disturbed, and that follows from the seed, so the answer is
+// always the same.
+std::vector<bool> NeededWaits(Exchange exchange, int count) {
   const TestPlan plan = OverlappingBlocks();
   std::mt19937_64 random(7);
   RunOptions options;
@@ -90,10 +91,12 @@ std::vector<bool> NeededWaits(Exchange exchange) {
     return !AllOk(got) || !SameBits(got, want);
   };
   REQUIRE_FALSE(is_noticed(-1, 0));
-  std::vector<bool> needed(static_cast<size_t>(waits));
+  REQUIRE(waits > count);
+  std::vector<bool> needed(static_cast<size_t>(count));
+  const int first = waits - count;
   for (size_t i = 0; i < needed.size(); ++i) {
     for (uint64_t seed = 0; seed < 25 && !needed[i]; ++seed) {
-      needed[i] = is_noticed(static_cast<int>(i), seed);
+      needed[i] = is_noticed(first + static_cast<int>(i), seed);
     }
   }
   return needed;
@@ -110,21 +113,17 @@ TEST_CASE("Executor: the order of ready work does not matter",
 // The search above would find a missing dependency.
 TEST_CASE("Executor: its waits are needed", "[executor][order]") {
   SECTION("all-gather") {
-    const std::vector<bool> needed = NeededWaits(Exchange::kAllGather);
     // The last call: for the call before, which is done by then; for the packed
     // rows of two blocks; for the gathered ones; for the folded ones of two
     // blocks; for the sums.
-    REQUIRE(needed.size() > 7);
-    CHECK(std::vector<bool>(needed.end() - 7, needed.end()) ==
+    CHECK(NeededWaits(Exchange::kAllGather, 7) ==
           std::vector<bool>{false, true, true, true, true, true, true});
   }
   SECTION("ring") {
-    const std::vector<bool> needed = NeededWaits(Exchange::kRing);
     // The last call. Each step's shift of keys follows the last one's shift of
     // sums, which follows the use of the keys that it overwrites: its own wait
     // adds nothing but in step 0.
-    REQUIRE(needed.size() > 16);
-    CHECK(std::vector<bool>(needed.end() - 16, needed.end()) ==
+    CHECK(NeededWaits(Exchange::kRing, 16) ==
           std::vector<bool>{false,                    // the call before
                             true, true,               // step 0
                             true, false, true, true,  // step 1
