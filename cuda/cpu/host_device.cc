@@ -1,0 +1,130 @@
+#include "skrull/cuda/cpu/host_device.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "skrull/cuda/cpu/row_kernels.h"
+
+namespace skrull::exec {
+namespace {
+
+constexpr std::align_val_t kAlignment{256};
+
+Status CheckPairs(std::span<const RowPair> pairs) {
+  if (pairs.empty() || pairs.size() > kMaxRowPairs) {
+    return InvalidArgument(std::to_string(pairs.size()) +
+                           " pairs of tensors, where 1 to " +
+                           std::to_string(kMaxRowPairs) + " are allowed");
+  }
+  for (const RowPair& pair : pairs) {
+    if (pair.dst.heads != pair.src.heads || pair.dst.dim != pair.src.dim) {
+      return InvalidArgument("a pair of tensors differs in heads or dim");
+    }
+  }
+  return {};
+}
+
+// Enqueues `kernel` for each pair.
+template <class Run>
+Status EnqueuePairs(std::span<const RowPair> pairs, RunList<Run> runs,
+                    Stream stream,
+                    void (*kernel)(const RowPair&, std::span<const Run>)) {
+  SKRULL_EXEC_RETURN_IF_ERROR(CheckPairs(pairs));
+  std::array<RowPair, kMaxRowPairs> copies;
+  std::ranges::copy(pairs, copies.begin());
+  return EnqueueOnHost(stream,
+                       [copies, count = pairs.size(), runs,
+                        kernel](const Status& device) -> Status {
+                         if (!device.ok()) return {};
+                         const std::span<const Run> list(
+                             runs.host, static_cast<size_t>(runs.count));
+                         for (size_t i = 0; i < count; ++i)
+                           kernel(copies[i], list);
+                         return {};
+                       });
+}
+
+}  // namespace
+
+Result<Buffer> AllocateHostMemory(int64_t bytes) {
+  if (bytes < 0) {
+    return InvalidArgument("a buffer of " + std::to_string(bytes) + " bytes");
+  }
+  void* data = ::operator new(static_cast<size_t>(std::max(bytes, int64_t{1})),
+                              kAlignment, std::nothrow);
+  if (data == nullptr) {
+    return Status(StatusCode::kOutOfMemory,
+                  "no " + std::to_string(bytes) + " bytes of host memory");
+  }
+  return Buffer(data, bytes, [](void* p) { ::operator delete(p, kAlignment); });
+}
+
+Result<Buffer> HostDevice::Allocate(int64_t bytes) {
+  Result<Buffer> buffer = AllocateHostMemory(bytes);
+  if (buffer.ok() && options_.poison_buffers) {
+    // All ones are a NaN of every type.
+    std::memset(buffer->data(), 0xFF, static_cast<size_t>(bytes));
+  }
+  return buffer;
+}
+
+Status HostDevice::Upload(void* dst, const void* src, int64_t bytes) {
+  if (bytes > 0) std::memcpy(dst, src, static_cast<size_t>(bytes));
+  return {};
+}
+
+Status HostDevice::Zero(void* dst, int64_t bytes, Stream stream) {
+  return EnqueueOnHost(stream, [dst, bytes](const Status& device) -> Status {
+    if (device.ok()) std::memset(dst, 0, static_cast<size_t>(bytes));
+    return {};
+  });
+}
+
+Status HostDevice::GatherRows(std::span<const RowPair> pairs,
+                              RunList<CopyRun> runs, Stream stream) {
+  return EnqueuePairs(pairs, runs, stream, &GatherRowsOnHost);
+}
+
+Status HostDevice::AddRows(std::span<const RowPair> pairs,
+                           RunList<CopyRun> runs, Stream stream) {
+  return EnqueuePairs(pairs, runs, stream, &AddRowsOnHost);
+}
+
+Status HostDevice::FoldRows(std::span<const RowPair> pairs,
+                            RunList<FoldRun> runs, Stream stream) {
+  return EnqueuePairs(pairs, runs, stream, &FoldRowsOnHost);
+}
+
+Status HostDevice::MergeAttention(const MergeRows& rows, RunList<CopyRun> runs,
+                                  Stream stream) {
+  if (rows.o.dtype != AccumulatorOf(rows.o.dtype) ||
+      rows.lse.dtype != rows.o.dtype || rows.lse_part.dtype != rows.o.dtype) {
+    return InvalidArgument(
+        "o, lse and lse_part of a merge have one type, float32 or float64");
+  }
+  return EnqueueOnHost(stream, [rows, runs](const Status& device) -> Status {
+    if (device.ok()) {
+      MergeAttentionOnHost(rows, {runs.host, static_cast<size_t>(runs.count)});
+    }
+    return {};
+  });
+}
+
+void HostDevice::RunTask(const HostTask& task) noexcept {
+  try {
+    failure_.Set(task(failure_.Get()));
+  } catch (const std::bad_alloc&) {
+    failure_.Set({StatusCode::kOutOfMemory, "no host memory in a task"});
+  } catch (const std::exception& e) {
+    failure_.Set({StatusCode::kInternal, e.what()});
+  } catch (...) {
+    failure_.Set({StatusCode::kInternal, "an unknown exception in a task"});
+  }
+}
+
+}  // namespace skrull::exec

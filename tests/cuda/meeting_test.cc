@@ -1,0 +1,59 @@
+// What a meeting promises to the owner of memory that others look at.
+#include "skrull/cuda/in_process/meeting.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
+
+#include "skrull/cuda/first_failure.h"
+
+namespace skrull::exec::testing {
+
+TEST_CASE("Meeting: nobody leaves while another looks, even after a failure",
+          "[in_process]") {
+  FirstFailure failure;
+  Meeting meeting(0, 2, std::chrono::minutes(5), &failure);
+  std::atomic<bool> looking = false;
+  std::atomic<bool> failed = false;
+  std::atomic<bool> left = false;
+  bool left_too_early = false;
+  Status of_looker;
+  std::thread looker([&] {
+    of_looker = meeting.Enter(0, {"x", nullptr});
+    looking = true;
+    while (!failed) std::this_thread::yield();
+    // A wrong Leave would come back in this time, most likely.
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(30);
+    while (std::chrono::steady_clock::now() < end) left_too_early |= left;
+    (void)meeting.Leave(0);
+  });
+  Status of_owner;
+  std::thread owner([&] {
+    (void)meeting.Enter(1, {"x", nullptr});
+    while (!looking) std::this_thread::yield();
+    of_owner = meeting.Leave(1);
+    left = true;
+  });
+  while (!looking) std::this_thread::yield();
+  failure.Set({StatusCode::kAborted, "enough"});
+  meeting.Wake();
+  failed = true;
+  looker.join();
+  owner.join();
+  CHECK(of_looker.ok());
+  CHECK(of_owner == Status(StatusCode::kAborted, "enough"));
+  CHECK_FALSE(left_too_early);
+}
+
+TEST_CASE("Meeting: a failure before it lets nobody in", "[in_process]") {
+  FirstFailure failure;
+  Meeting meeting(0, 2, std::chrono::minutes(5), &failure);
+  failure.Set({StatusCode::kAborted, "enough"});
+  CHECK(meeting.Enter(0, {"x", nullptr}).message() == "enough");
+  CHECK_FALSE(failure.Set({StatusCode::kInternal, "again"}));
+  CHECK(failure.Get().message() == "enough");
+}
+
+}  // namespace skrull::exec::testing

@@ -1,0 +1,3 @@
+// A library that is no backend.
+int skrull_test_empty_plugin();
+int skrull_test_empty_plugin() { return 0; }

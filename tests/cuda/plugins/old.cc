@@ -1,0 +1,9 @@
+// A backend of another interface version.
+#include <cstdint>
+
+extern "C" {
+extern const int32_t skrull_backend_interface_version;
+const int32_t skrull_backend_interface_version = -1;
+void skrull_create_attention_backend(void*);
+void skrull_create_attention_backend(void*) {}
+}
