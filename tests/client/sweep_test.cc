@@ -80,12 +80,11 @@ TEST_CASE("MakeVariants: what the job has already is no change",
 
 TEST_CASE("MakeVariants: spec and job say what the changes say",
           "[cli][sweep]") {
-  const auto variants =
-      MakeVariants(Spec(), {.batch_sizes = {},
-                            .bucket_sizes = {20},
-                            .cp_sizes = {1},
-                            .scopes = {"SUBGROUP"},
-                            .policies = {"POLICY_SKRULL"}});
+  const auto variants = MakeVariants(Spec(), {.batch_sizes = {},
+                                              .bucket_sizes = {20},
+                                              .cp_sizes = {1},
+                                              .scopes = {"SUBGROUP"},
+                                              .policies = {"POLICY_SKRULL"}});
   REQUIRE(variants.ok());
   REQUIRE(variants->size() == 2);
   const Variant& variant = (*variants)[1];

@@ -209,7 +209,7 @@ TEST_CASE("InProcessPool: an abort releases ranks in any block",
             ->AllGather(mine.data(), all.data(), 8, self->stream));
     return self->Finish();
   });
-  for (const size_t r : {0, 1, 2}) {
+  for (const size_t r : {size_t{0}, size_t{1}, size_t{2}}) {
     CHECK(statuses[r] ==
           Status(StatusCode::kAborted, "rank 1: DEVICE_ERROR: lost its power"));
   }
