@@ -49,9 +49,9 @@ class InProcessPool {
   class BlockCommunicator;
   class RankSet;
 
-  // Meets at `meeting` and compares what the ranks brought.
-  Status Compare(Meeting* meeting, int32_t first_rank, int32_t rank,
-                 int32_t size, Contribution contribution);
+  // Enters and compares what the ranks brought. OK: the visit goes on.
+  Status Compare(Visit* visit, int32_t first_rank, int32_t size,
+                 Contribution contribution);
   Meeting* MeetingOf(Block block);
   void AbortBy(int32_t rank, const Status& cause);
   void Fail(const Status& status);

@@ -74,6 +74,12 @@ Status Meeting::Await(int32_t rank, std::unique_lock<std::mutex>* lock) {
   return failure_->Get();
 }
 
+void Meeting::LookAway() {
+  const std::lock_guard lock(mutex_);
+  --looking_;
+  condition_.notify_all();
+}
+
 void Meeting::Wake() {
   const std::lock_guard lock(mutex_);
   condition_.notify_all();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "skrull/cuda/first_failure.h"
@@ -44,8 +45,13 @@ class Meeting {
     return contributions_[static_cast<size_t>(rank)];
   }
 
-  // Waits until no rank looks at this rank's contribution any more.
+  // Waits until no rank looks at this rank's contribution any more. REQUIRES:
+  // this rank's Enter was OK.
   Status Leave(int32_t rank);
+
+  // Gives up between Enter and Leave: does not wait, and Leave must not follow.
+  // The others' Leave then ends with a failure only.
+  void LookAway();
 
   // Makes waiting ranks look at the failure.
   void Wake();
@@ -68,6 +74,35 @@ class Meeting {
   int32_t arrived_count_ = 0;
   int64_t phase_ = 0;    // how often all have arrived
   int32_t looking_ = 0;  // ranks between Enter and Leave, once all have entered
+};
+
+// One rank's visit to a meeting, which ends with the scope: a rank that throws
+// while it looks does not keep the others.
+class Visit {
+ public:
+  Visit(Meeting* meeting, int32_t rank) : meeting_(meeting), rank_(rank) {}
+  ~Visit() {
+    if (inside_) meeting_->LookAway();
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+  // As the meeting's.
+  Status Enter(Contribution contribution) {
+    Status status = meeting_->Enter(rank_, std::move(contribution));
+    inside_ = status.ok();
+    return status;
+  }
+  const Contribution& Of(int32_t rank) const { return meeting_->Of(rank); }
+  Status Leave() {
+    inside_ = false;
+    return meeting_->Leave(rank_);
+  }
+
+ private:
+  Meeting* const meeting_;
+  const int32_t rank_;
+  bool inside_ = false;
 };
 
 }  // namespace skrull::exec

@@ -14,14 +14,14 @@ TEST_CASE("Meeting: nobody leaves while another looks, even after a failure",
           "[in_process]") {
   FirstFailure failure;
   Meeting meeting(0, 2, std::chrono::minutes(5), &failure);
-  std::atomic<bool> looking = false;
+  std::atomic<int> entered = 0;
   std::atomic<bool> failed = false;
   std::atomic<bool> left = false;
   bool left_too_early = false;
   Status of_looker;
   std::thread looker([&] {
     of_looker = meeting.Enter(0, {"x", nullptr});
-    looking = true;
+    ++entered;
     while (!failed) std::this_thread::yield();
     // A wrong Leave would come back in this time, most likely.
     const auto end =
@@ -31,12 +31,12 @@ TEST_CASE("Meeting: nobody leaves while another looks, even after a failure",
   });
   Status of_owner;
   std::thread owner([&] {
-    (void)meeting.Enter(1, {"x", nullptr});
-    while (!looking) std::this_thread::yield();
+    of_owner = meeting.Enter(1, {"x", nullptr});
+    ++entered;
     of_owner = meeting.Leave(1);
     left = true;
   });
-  while (!looking) std::this_thread::yield();
+  while (entered < 2) std::this_thread::yield();
   failure.Set({StatusCode::kAborted, "enough"});
   meeting.Wake();
   failed = true;
