@@ -39,19 +39,22 @@ class Room:
     """Files under a path, and what they may include.
 
     `quoted` are exact names, or prefixes where they end in "/"; None allows
-    all. A pure room takes only PURE_STD in angle brackets and may not call
+    all. `but_not` are prefixes that they do not allow. A pure room takes only PURE_STD in angle brackets and may not call
     IMPURE_CALL.
     """
 
-    def __init__(self, name, matches, quoted, pure=False):
+    def __init__(self, name, matches, quoted, pure=False, but_not=()):
         self.name = name
         self.matches = matches
         self.quoted = quoted
         self.pure = pure
+        self.but_not = but_not
 
     def allows(self, bracket, header):
         if bracket == "<":
             return not self.pure or header in PURE_STD
+        if header.startswith(self.but_not):
+            return False
         return self.quoted is None or any(
             header.startswith(q) if q.endswith("/") else header == q
             for q in self.quoted)
@@ -78,10 +81,12 @@ ROOMS = [
     Room("command line", under("client/cli/"),
          ("skrull/cli/", "skrull/client/", "skrull/planner/", "absl/", "CLI/",
           "nlohmann/json.hpp", *CONVERT) + GRPC),
+    Room("examples", under("cuda/examples/"),
+         ("skrull/cuda/", "skrull/client/", "absl/", "CLI/", *LAYOUT)),
     Room("cuda", under("cuda/"),
          ("skrull/cuda/", "cuda/", "cub/", "cuda_runtime.h",
           "cuda_runtime_api.h", "cuda_bf16.h", "cuda_fp16.h", "cuda.h",
-          "nccl.h", *LAYOUT)),
+          "nccl.h", *LAYOUT), but_not=("skrull/cuda/examples/",)),
     Room("demo", under("deploy/"),
          ("skrull/deploy/", "skrull/client/", "skrull/planner/", "absl/", *CONVERT) + GRPC),
     Room("tests", under("tests/"), None),

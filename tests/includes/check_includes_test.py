@@ -49,6 +49,10 @@ class Edges(unittest.TestCase):
                 ("cuda/executor.cc", '"grpcpp/grpcpp.h"'),
                 ("cuda/executor.cc", '"skrull/planner/planner.h"'),
                 ("cuda/executor.cc", '"skrull/v1/plan.pb.h"'),
+                ("cuda/executor.cc", '"skrull/client/planner_client.h"'),
+                ("cuda/executor.cc", '"skrull/cuda/examples/t/model.h"'),
+                ("cuda/examples/t/main.cc", '"skrull/v1/plan.pb.h"'),
+                ("cuda/examples/t/main.cc", '"skrull/planner/planner.h"'),
         ]:
             with self.subTest(path=path, include=include):
                 problems = problems_of(path, f"\n#include {include}\n")
@@ -80,6 +84,9 @@ class Edges(unittest.TestCase):
                 ("client/cpp/local_planner.cc", '"skrull/server/convert.h"'),
                 ("client/cli/main.cc", '"skrull/server/convert.h"'),
                 ("cuda/executor.cc", '"skrull/planner/rank_plan.h"'),
+                ("cuda/examples/t/main.cc", '"skrull/cuda/executor.h"'),
+                ("cuda/examples/t/main.cc",
+                 '"skrull/client/planner_client.h"'),
                 ("tests/e2e/x_test.cc", '"skrull/server/store.h"'),
         ]:
             with self.subTest(path=path, include=include):

@@ -1,0 +1,53 @@
+#include "skrull/cuda/c_api/call.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "skrull/cuda/c_api/skrull_exec.h"
+
+namespace skrull::exec::c_api {
+namespace {
+
+// A fixed array: keeping a message must not fail.
+constexpr size_t kMessageBytes = 1024;
+thread_local char last_error[kMessageBytes];
+
+}  // namespace
+
+static_assert(SKRULL_INTERNAL == static_cast<int32_t>(StatusCode::kInternal));
+static_assert(SKRULL_NOT_FOUND == static_cast<int32_t>(StatusCode::kNotFound));
+static_assert(SKRULL_UNSUPPORTED ==
+              static_cast<int32_t>(StatusCode::kUnsupported));
+
+int32_t Report(const Status& status) noexcept {
+  if (!status.ok()) {
+    size_t size = std::min(status.message().size(), kMessageBytes - 1);
+    // Not in the middle of a character of UTF-8.
+    while (size > 0 && size < status.message().size() &&
+           (status.message()[size] & 0xC0) == 0x80) {
+      --size;
+    }
+    std::memcpy(last_error, status.message().data(), size);
+    last_error[size] = '\0';
+  }
+  return static_cast<int32_t>(status.code());
+}
+
+}  // namespace skrull::exec::c_api
+
+extern "C" {
+
+int32_t skrull_exec_version(void) { return SKRULL_EXEC_VERSION; }
+
+const char* skrull_exec_last_error(void) {
+  return skrull::exec::c_api::last_error;
+}
+
+const char* skrull_exec_status_name(int32_t code) {
+  // Names are literals, and end with their end mark.
+  return skrull::exec::StatusCodeName(
+             static_cast<skrull::exec::StatusCode>(code))
+      .data();
+}
+
+}  // extern "C"

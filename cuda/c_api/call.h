@@ -1,0 +1,77 @@
+// How every function of skrull_exec.h is entered and left.
+#ifndef SKRULL_CUDA_C_API_CALL_H_
+#define SKRULL_CUDA_C_API_CALL_H_
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "skrull/cuda/status.h"
+
+namespace skrull::exec::c_api {
+
+// Keeps the message for skrull_exec_last_error() and returns the code.
+int32_t Report(const Status& status) noexcept;
+
+// The Status of work(), or of the exception it throws.
+template <class Work>
+Status Guard(const Work& work) noexcept {
+  try {
+    try {
+      return work();
+    } catch (const std::bad_alloc&) {
+      return {StatusCode::kOutOfMemory, "no host memory"};
+    } catch (const std::exception& e) {
+      return {StatusCode::kInternal, e.what()};
+    } catch (...) {
+      return {StatusCode::kInternal, "an unknown exception"};
+    }
+  } catch (...) {  // no memory for the message
+    return {StatusCode::kOutOfMemory, {}};
+  }
+}
+
+// A whole function of the interface.
+template <class Work>
+int32_t Call(const Work& work) noexcept {
+  return Report(Guard(work));
+}
+
+inline Status NotNull(const void* pointer, const char* name) {
+  if (pointer != nullptr) return {};
+  return InvalidArgument(std::string(name) + " is NULL");
+}
+
+// The most bytes of a struct of a later version, so that a struct_bytes that is
+// nonsense is not read.
+inline constexpr int64_t kMostStructBytes = 1 << 16;
+
+// Copies what this version knows of a struct that begins with struct_bytes.
+template <class Struct>
+Status ReadStruct(const Struct* given, const char* name, Struct* read) {
+  constexpr auto kKnown = static_cast<int64_t>(sizeof(Struct));
+  SKRULL_EXEC_RETURN_IF_ERROR(NotNull(given, name));
+  const int64_t bytes = given->struct_bytes;
+  if (bytes < kKnown || bytes > kMostStructBytes) {
+    return InvalidArgument(std::string(name) + ": struct_bytes is " +
+                           std::to_string(bytes) + ", not " +
+                           std::to_string(kKnown));
+  }
+  const char* const tail = reinterpret_cast<const char*>(given);
+  for (int64_t i = kKnown; i < bytes; ++i) {
+    if (tail[i] != 0) {
+      return {StatusCode::kUnsupported,
+              std::string(name) + ": byte " + std::to_string(i) +
+                  " is set, where this version knows " +
+                  std::to_string(kKnown)};
+    }
+  }
+  std::memcpy(read, given, sizeof(Struct));
+  return {};
+}
+
+}  // namespace skrull::exec::c_api
+
+#endif  // SKRULL_CUDA_C_API_CALL_H_

@@ -1,0 +1,265 @@
+// Trains a small decoder on CPU ranks, planned by a running daemon, once under
+// each policy, and checks that the plan changes the time of a step and not what
+// is learnt.
+//
+//   skrulld &
+//   skrull_cpu_trainer --server 127.0.0.1:7419
+//       --lengths deploy/examples/lengths/wikipedia.txt --scale 64
+//
+// Exit 0: trained, with the same losses under every policy; 1: not; 2: usage.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "skrull/client/planner_client.h"
+#include "skrull/cuda/examples/cpu_trainer/batch.h"
+#include "skrull/cuda/examples/cpu_trainer/job_text.h"
+#include "skrull/cuda/examples/cpu_trainer/rank_threads.h"
+#include "skrull/cuda/examples/cpu_trainer/rank_trainer.h"
+#include "skrull/cuda/examples/cpu_trainer/step_time.h"
+
+namespace skrull::examples {
+namespace {
+
+// Float32 sums in another order, over a few steps.
+constexpr double kLossTolerance = 1e-4;
+
+struct Settings {
+  std::string server = "127.0.0.1:7419";
+  std::string lengths_file;
+  int64_t scale = 64;
+  int32_t batch_size = 32;
+  int64_t steps = 4;
+  bool ring = false;
+  TrainerOptions trainer;
+  JobShape shape = {.dp_size = 2, .cp_size = 2, .bucket_size_tokens = 1024};
+
+  int32_t ranks() const { return shape.dp_size * shape.cp_size; }
+};
+
+// One policy's training.
+struct Outcome {
+  std::vector<double> losses;   // of each step
+  double wall_seconds = 0;      // of all steps
+  double parallel_seconds = 0;  // the same with a core for each thread
+  double predicted_seconds = 0;
+  int64_t micro_batches = 0;
+};
+
+exec::Status ToExec(const absl::Status& status) {
+  return {exec::StatusCode::kFailedPrecondition, status.ToString()};
+}
+
+// The lengths of one step's global batch.
+std::vector<int64_t> LengthsOf(const Settings& settings,
+                               const std::vector<int64_t>& lengths,
+                               int64_t step) {
+  const auto size = static_cast<size_t>(settings.batch_size);
+  const auto first = lengths.begin() +
+                     static_cast<ptrdiff_t>((static_cast<size_t>(step) * size) %
+                                            (lengths.size() - size + 1));
+  return {first, first + settings.batch_size};
+}
+
+class Training {
+ public:
+  Training(const Settings& settings, const std::vector<int64_t>& lengths,
+           PlannerClient* client, std::string policy)
+      : settings_(settings),
+        lengths_(lengths),
+        client_(client),
+        policy_(std::move(policy)),
+        job_(absl::StrCat("cpu-trainer-", policy_, "-", getpid())),
+        plans_(static_cast<size_t>(settings.ranks())),
+        seconds_(plans_.size()) {}
+
+  absl::Status Run(Outcome* outcome) {
+    const auto created = client_->CreateJob(
+        job_, JobText(settings_.trainer.model, settings_.shape, {}));
+    if (!created.ok()) return created.status();
+    const exec::Status trained =
+        RunRanks(settings_.ranks(), [&](int32_t rank, const RankLinks& links) {
+          return RunRank(rank, links, outcome);
+        });
+    const absl::Status deleted = client_->DeleteJob(job_);
+    if (!trained.ok()) {
+      return absl::AbortedError(
+          absl::StrCat(policy_, ": ", trained.ToString()));
+    }
+    return deleted;
+  }
+
+ private:
+  // Every rank asks for the plan of the batch it knows; the first one to ask
+  // has it committed, and all get the same bytes.
+  exec::Status RunRank(int32_t rank, const RankLinks& links, Outcome* outcome) {
+    auto trainer = RankTrainer::Create(settings_.trainer, links);
+    SKRULL_EXEC_RETURN_IF_ERROR(trainer.status());
+    for (int64_t step = 0; step < settings_.steps; ++step) {
+      const std::vector<int64_t> lengths = LengthsOf(settings_, lengths_, step);
+      const Batch batch =
+          MakeBatch(lengths, step, settings_.trainer.model.vocab_size);
+      const absl::StatusOr<PlanResult> plan = client_->PlanBatch(
+          {.job = job_, .step = step, .lengths = lengths, .policy = policy_});
+      // Without a plan this rank still meets the others, so that all raise.
+      RankPlan mine;
+      mine.rank = rank;
+      absl::Status planned = plan.status();
+      if (plan.ok()) {
+        const absl::StatusOr<RankPlan> share = RankPlanOf(*plan, rank);
+        planned = share.status();
+        if (share.ok()) mine = *share;
+      }
+      const auto begin = std::chrono::steady_clock::now();
+      exec::Result<StepResult> result = (*trainer)->Step(mine, batch);
+      const std::chrono::duration<double> wall =
+          std::chrono::steady_clock::now() - begin;
+      if (!planned.ok()) return ToExec(planned);
+      SKRULL_EXEC_RETURN_IF_ERROR(result.status());
+      const auto r = static_cast<size_t>(rank);
+      plans_[r].push_back(mine);
+      seconds_[r].push_back(result->micro_batches);
+      if (rank != 0) continue;
+      outcome->losses.push_back(result->loss);
+      outcome->wall_seconds += wall.count();
+      outcome->predicted_seconds += plan->figures.predicted_seconds;
+      outcome->micro_batches += plan->figures.micro_batch_count;
+    }
+    // Another rank may still be in its last step.
+    SKRULL_EXEC_RETURN_IF_ERROR(links.agreement->Agree("done"));
+    if (rank == 0) AddParallelSeconds(outcome);
+    return links.agreement->Agree("done");
+  }
+
+  void AddParallelSeconds(Outcome* outcome) const {
+    for (size_t step = 0; step < plans_[0].size(); ++step) {
+      std::vector<RankPlan> plans;
+      std::vector<std::vector<RankSeconds>> seconds;
+      for (size_t r = 0; r < plans_.size(); ++r) {
+        plans.push_back(plans_[r][step]);
+        seconds.push_back(seconds_[r][step]);
+      }
+      outcome->parallel_seconds +=
+          StepSeconds(plans, seconds, settings_.shape.cp_size);
+    }
+  }
+
+  const Settings& settings_;
+  const std::vector<int64_t>& lengths_;
+  PlannerClient* const client_;
+  const std::string policy_;
+  const std::string job_;
+  // Of each rank, each step. A rank writes its own; rank 0 reads all at the
+  // end.
+  std::vector<std::vector<RankPlan>> plans_;
+  std::vector<std::vector<std::vector<RankSeconds>>> seconds_;
+};
+
+// The largest relative difference of two policies' losses.
+double Difference(const Outcome& a, const Outcome& b) {
+  double most = 0;
+  for (size_t i = 0; i < a.losses.size(); ++i) {
+    most = std::max(
+        most, std::abs(a.losses[i] - b.losses[i]) / std::abs(b.losses[i]));
+  }
+  return most;
+}
+
+absl::Status Compare(const Settings& settings) {
+  const auto lengths = ReadLengths(settings.lengths_file, settings.scale);
+  if (!lengths.ok()) return lengths.status();
+  if (static_cast<int64_t>(lengths->size()) < settings.batch_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(settings.lengths_file, " has only ", lengths->size(),
+                     " lengths, fewer than a batch"));
+  }
+  const auto client = PlannerClient::Create({.address = settings.server});
+  if (!client.ok()) return client.status();
+  std::printf("%d ranks (dp %d, cp %d), %lld steps of %d sequences\n\n",
+              settings.ranks(), settings.shape.dp_size, settings.shape.cp_size,
+              static_cast<long long>(settings.steps), settings.batch_size);
+  std::printf(
+      "| policy | first loss | last loss | micro-batches a step | "
+      "seconds a step | with a core a thread |\n");
+  std::printf("|---|--:|--:|--:|--:|--:|\n");
+  std::vector<Outcome> outcomes;
+  double difference = 0;
+  for (const char* policy :
+       {"POLICY_STATIC_CP", "POLICY_SKRULL", "POLICY_OPTIMIZED"}) {
+    Outcome outcome;
+    const absl::Status trained =
+        Training(settings, *lengths, client->get(), policy).Run(&outcome);
+    if (!trained.ok()) return trained;
+    const auto steps = static_cast<double>(settings.steps);
+    std::printf("| %s | %.6f | %.6f | %.1f | %.4f | %.4f |\n", policy,
+                outcome.losses.front(), outcome.losses.back(),
+                static_cast<double>(outcome.micro_batches) / steps,
+                outcome.wall_seconds / steps, outcome.parallel_seconds / steps);
+    outcomes.push_back(outcome);
+    difference = std::max(difference, Difference(outcome, outcomes[0]));
+  }
+  std::printf("\nlargest relative difference of a loss: %.2g\n", difference);
+  // A NaN is no agreement either.
+  if (!(difference <= kLossTolerance)) {
+    return absl::InternalError("the policies' losses differ");
+  }
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  Settings settings;
+  CLI::App app("Trains a small decoder on CPU ranks under several policies.",
+               "skrull_cpu_trainer");
+  app.add_option("--server", settings.server, "HOST:PORT of skrulld")
+      ->capture_default_str();
+  app.add_option("--lengths", settings.lengths_file,
+                 "File with a length a line")
+      ->required();
+  app.add_option("--scale", settings.scale, "Divides the lengths")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--batch-size", settings.batch_size, "Sequences a step")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  app.add_option("--steps", settings.steps, "Optimizer steps a policy")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--dp", settings.shape.dp_size, "Data-parallel ranks")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--cp", settings.shape.cp_size, "Context-parallel ranks")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--bucket", settings.shape.bucket_size_tokens,
+                 "Tokens a rank holds in one micro-batch")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  app.add_option("--layers", settings.trainer.model.layer_count, "Layers")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_flag("--ring", settings.ring, "Exchange K, V around a ring");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  if (settings.ring) settings.trainer.exchange = exec::Exchange::kRing;
+  const absl::Status status = Compare(settings);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return 1;
+}
+
+}  // namespace
+}  // namespace skrull::examples
+
+int main(int argc, char** argv) { return skrull::examples::Main(argc, argv); }
