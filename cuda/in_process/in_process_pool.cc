@@ -116,7 +116,8 @@ class InProcessPool::BlockCommunicator final : public Communicator {
             Abort(device);
             return {};
           }
-          const Status met = pool_->Compare(meeting_, block_.first_rank, rank_,
+          Visit visit(meeting_, rank_);
+          const Status met = pool_->Compare(&visit, block_.first_rank,
                                             block_.degree, contribution);
           if (met.code() == StatusCode::kFailedPrecondition) {
             pool_->Fail({StatusCode::kCommFailed, met.message()});
@@ -124,10 +125,10 @@ class InProcessPool::BlockCommunicator final : public Communicator {
           if (!met.ok()) return pool_->failure_.Get();
           std::vector<const void*> sends;
           for (int32_t r = 0; r < block_.degree; ++r) {
-            sends.push_back(meeting_->Of(r).send);
+            sends.push_back(visit.Of(r).send);
           }
           move(sends);
-          return meeting_->Leave(rank_);
+          return visit.Leave();
         });
   }
 
@@ -191,9 +192,10 @@ class InProcessPool::RankSet final : public CommunicatorSet,
 
  private:
   Status Meet(std::string what) {
-    SKRULL_EXEC_RETURN_IF_ERROR(pool_->Compare(
-        &pool_->control_, 0, rank_, pool_->size_, {std::move(what), nullptr}));
-    return pool_->control_.Leave(rank_);
+    Visit visit(&pool_->control_, rank_);
+    SKRULL_EXEC_RETURN_IF_ERROR(
+        pool_->Compare(&visit, 0, pool_->size_, {std::move(what), nullptr}));
+    return visit.Leave();
   }
 
   InProcessPool* const pool_;
@@ -220,11 +222,9 @@ StepAgreement* InProcessPool::agreement(int32_t rank) {
   return ranks_[static_cast<size_t>(rank)].get();
 }
 
-Status InProcessPool::Compare(Meeting* meeting, int32_t first_rank,
-                              int32_t rank, int32_t size,
+Status InProcessPool::Compare(Visit* visit, int32_t first_rank, int32_t size,
                               Contribution contribution) {
-  if (Status entered = meeting->Enter(rank, std::move(contribution));
-      !entered.ok()) {
+  if (Status entered = visit->Enter(std::move(contribution)); !entered.ok()) {
     // A time-out has to release the ranks that wait elsewhere.
     Fail(entered);
     return entered;
@@ -232,22 +232,22 @@ Status InProcessPool::Compare(Meeting* meeting, int32_t first_rank,
   // The most common contribution counts as right, the lowest rank's if several
   // are as common.
   std::map<std::string, int32_t> votes;
-  for (int32_t r = 0; r < size; ++r) ++votes[meeting->Of(r).what];
+  for (int32_t r = 0; r < size; ++r) ++votes[visit->Of(r).what];
   if (votes.size() == 1) return {};
   int32_t right = 0;
   for (int32_t r = 1; r < size; ++r) {
-    if (votes[meeting->Of(r).what] > votes[meeting->Of(right).what]) right = r;
+    if (votes[visit->Of(r).what] > votes[visit->Of(right).what]) right = r;
   }
   std::string message = "ranks differ: rank " +
                         std::to_string(first_rank + right) + " came with " +
-                        meeting->Of(right).what;
+                        visit->Of(right).what;
   for (int32_t r = 0; r < size; ++r) {
-    if (meeting->Of(r).what != meeting->Of(right).what) {
+    if (visit->Of(r).what != visit->Of(right).what) {
       message += ", rank " + std::to_string(first_rank + r) + " with " +
-                 meeting->Of(r).what;
+                 visit->Of(r).what;
     }
   }
-  SKRULL_EXEC_RETURN_IF_ERROR(meeting->Leave(rank));
+  SKRULL_EXEC_RETURN_IF_ERROR(visit->Leave());
   return {StatusCode::kFailedPrecondition, std::move(message)};
 }
 

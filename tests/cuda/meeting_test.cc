@@ -56,4 +56,25 @@ TEST_CASE("Meeting: a failure before it lets nobody in", "[in_process]") {
   CHECK(failure.Get().message() == "enough");
 }
 
+// A rank that throws while it looks fails alone, and keeps nobody.
+TEST_CASE("Meeting: a visit ends with its scope", "[in_process]") {
+  FirstFailure failure;
+  Meeting meeting(0, 2, std::chrono::minutes(5), &failure);
+  Status of_owner;
+  std::thread owner([&] {
+    Visit visit(&meeting, 1);
+    of_owner = visit.Enter({"x", nullptr});
+    if (of_owner.ok()) of_owner = visit.Leave();
+  });
+  {
+    Visit visit(&meeting, 0);
+    CHECK(visit.Enter({"x", nullptr}).ok());
+    CHECK(visit.Of(1).what == "x");
+  }
+  failure.Set({StatusCode::kOutOfMemory, "threw"});
+  meeting.Wake();
+  owner.join();
+  CHECK(of_owner.code() == StatusCode::kOutOfMemory);
+}
+
 }  // namespace skrull::exec::testing
