@@ -53,6 +53,14 @@ CommittedPlan::Index CommittedPlan::MakeIndex(const Plan& plan) {
     }
   }
   index.first_degree.push_back(static_cast<int32_t>(index.degrees.size()));
+  if (!plan.chunk_plan) return index;
+  index.chunks.resize(plan.chunk_plan->schedules.size());
+  for (size_t i = 0; i < plan.chunk_plan->chunks.size(); ++i) {
+    const Chunk& chunk = plan.chunk_plan->chunks[i];
+    index.token_count += chunk.token_count;
+    index.chunks[static_cast<size_t>(chunk.dp_rank)].push_back(
+        static_cast<int32_t>(i));
+  }
   return index;
 }
 
@@ -70,6 +78,9 @@ absl::StatusOr<std::shared_ptr<const CommittedPlan>> CommittedPlan::Decode(
   absl::StatusOr<Plan> plan =
       parsed ? PlanFromProto(message)
              : absl::InvalidArgumentError("not a serialized skrull.v1.Plan");
+  if (plan.ok() && plan->chunk_plan && !IsShareable(*plan->chunk_plan)) {
+    plan = absl::InvalidArgumentError("its chunks are not legal");
+  }
   if (!plan.ok()) {
     return MakeError(
         {.reason = ErrorReason::kInternal},
@@ -90,6 +101,16 @@ int64_t CommittedPlan::size_bytes() const {
         sizeof micro_batch + micro_batch.placements.size() *
                                  (sizeof(SequencePlacement) + sizeof(int32_t));
   }
+  if (plan_.chunk_plan) {
+    for (const Chunk& chunk : plan_.chunk_plan->chunks) {
+      bytes += sizeof chunk + sizeof(int32_t) +
+               chunk.pieces.size() * sizeof(ChunkPiece);
+    }
+    for (const ChunkSchedule& schedule : plan_.chunk_plan->schedules) {
+      bytes += sizeof schedule + sizeof(std::vector<int32_t>) +
+               schedule.operations.size() * sizeof(ChunkOperation);
+    }
+  }
   return static_cast<int64_t>(bytes);
 }
 
@@ -105,6 +126,15 @@ RankPlan CommittedPlan::Share(int32_t rank) const {
                .batch_token_count = index_.token_count,
                .predicted_seconds = plan_.summary.predicted_seconds,
                .chunk_plan = {}};
+  if (plan_.chunk_plan) {
+    const ChunkPlan& chunks = *plan_.chunk_plan;
+    const auto dp_rank = static_cast<size_t>(rank / chunks.cp_size);
+    out.chunk_plan =
+        dp_rank < chunks.schedules.size()
+            ? MakeRankChunkPlan(chunks, rank, index_.chunks[dp_rank],
+                                chunks.schedules[dp_rank], index_.token_count)
+            : MakeRankChunkPlan(chunks, rank, index_.token_count);
+  }
   out.micro_batches.reserve(plan_.micro_batches.size());
   std::vector<int32_t> positions;
   std::vector<SequencePlacement> mine;

@@ -67,6 +67,8 @@ class CommittedPlan {
     std::vector<Group> groups;          // by (micro-batch, degree, first_rank)
     std::vector<DegreeRun> degrees;     // by (micro-batch, degree)
     std::vector<int32_t> first_degree;  // per micro-batch, into degrees; + 1
+    // Chunks by DP rank, of a plan of chunks.
+    std::vector<std::vector<int32_t>> chunks;
   };
 
   CommittedPlan(Plan plan, std::string digest, PlanRecord record);

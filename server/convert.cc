@@ -14,6 +14,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "skrull/planner/error.h"
+#include "skrull/server/convert_chunks.h"
 
 namespace skrull {
 namespace {
@@ -52,11 +53,6 @@ MicroBatchPlan MicroBatchFromProto(const v1::MicroBatch& proto) {
 void BlockToProto(Block block, v1::Block* proto) {
   proto->set_first_rank(block.first_rank);
   proto->set_degree(block.degree);
-}
-
-void RangeToProto(TokenRange range, v1::TokenRange* proto) {
-  proto->set_begin(range.begin);
-  proto->set_end(range.end);
 }
 
 v1::Bottleneck BottleneckToProto(Bottleneck bottleneck) {
@@ -187,6 +183,9 @@ v1::Plan WithoutDigest(const Plan& plan) {
   }
   for (Block block : plan.blocks) BlockToProto(block, proto.add_blocks());
   SummaryToProto(plan.summary, proto.mutable_summary());
+  if (plan.chunk_plan) {
+    ChunkPlanToProto(*plan.chunk_plan, proto.mutable_chunk_plan());
+  }
   return proto;
 }
 
@@ -246,6 +245,12 @@ absl::StatusOr<Plan> PlanFromProto(const v1::Plan& proto) {
   absl::StatusOr<PlanSummary> summary = SummaryFromProto(proto.summary());
   if (!summary.ok()) return summary.status();
   plan.summary = *std::move(summary);
+  if (proto.has_chunk_plan()) {
+    absl::StatusOr<ChunkPlan> chunk_plan =
+        ChunkPlanFromProto(proto.chunk_plan());
+    if (!chunk_plan.ok()) return chunk_plan.status();
+    plan.chunk_plan = *std::move(chunk_plan);
+  }
   return plan;
 }
 
@@ -280,12 +285,7 @@ v1::RankPlan RankPlanToProto(const RankPlan& plan) {
   for (const RankMicroBatch& micro_batch : plan.micro_batches) {
     v1::RankMicroBatch* out = proto.add_micro_batches();
     for (const RankSegment& segment : micro_batch.segments) {
-      v1::RankSegment* part = out->add_segments();
-      part->set_sequence(segment.sequence);
-      part->set_token_count(segment.token_count);
-      BlockToProto(segment.block, part->mutable_block());
-      RangeToProto(segment.low, part->mutable_low());
-      RangeToProto(segment.high, part->mutable_high());
+      SegmentToProto(segment, out->add_segments());
     }
     out->set_row_count(micro_batch.row_count);
     out->set_token_count(micro_batch.token_count);
@@ -294,6 +294,9 @@ v1::RankPlan RankPlanToProto(const RankPlan& plan) {
   for (Block block : plan.blocks) BlockToProto(block, proto.add_blocks());
   proto.set_batch_token_count(plan.batch_token_count);
   proto.set_predicted_seconds(plan.predicted_seconds);
+  if (plan.chunk_plan) {
+    RankChunkPlanToProto(*plan.chunk_plan, proto.mutable_chunk_plan());
+  }
   return proto;
 }
 

@@ -184,6 +184,13 @@ void Metrics::CountPlan(const Plan& plan) {
     sequences += static_cast<int64_t>(micro_batch.placements.size());
     tokens += micro_batch.token_count;
   }
+  if (plan.chunk_plan) {
+    for (const Chunk& chunk : plan.chunk_plan->chunks) {
+      // A split sequence counts once, by its first chunk.
+      if (chunk.group_index == 0) sequences += std::ssize(chunk.pieces);
+      tokens += chunk.token_count;
+    }
+  }
   const PlanSummary& summary = plan.summary;
   const auto sharded = static_cast<double>(summary.sharded_token_count);
   plans_[static_cast<size_t>(plan.policy)]->Increment();

@@ -23,6 +23,11 @@ int64_t LargestBatch(const std::vector<PlanLine>& lines) {
         size = std::max(size, int64_t{placement.sequence()} + 1);
       }
     }
+    for (const v1::Chunk& chunk : line.plan.chunk_plan().chunks()) {
+      for (const v1::ChunkPiece& piece : chunk.pieces()) {
+        size = std::max(size, int64_t{piece.sequence()} + 1);
+      }
+    }
   }
   return size;
 }
@@ -80,7 +85,7 @@ absl::StatusOr<Plan> LegalPlan(const Job& job, std::span<const int64_t> lengths,
   }
   absl::StatusOr<Plan> plan = PlanFromProto(wire);
   if (!plan.ok()) return plan;
-  const absl::Status batch = CheckBatch(job, lengths);
+  const absl::Status batch = CheckBatch(job, lengths, plan->policy);
   if (!batch.ok()) {
     return Illegal(absl::StrCat("the batch must be refused: ",
                                 std::string(batch.message())));

@@ -14,6 +14,26 @@ double Percent(double part, double whole) {
   return whole > 0 ? 100 * part / whole : 0;
 }
 
+// What the chunks of a plan are.
+std::string ChunksText(const v1::ChunkPlan& plan) {
+  int64_t split = 0;
+  int64_t recomputed = 0;
+  for (const v1::Chunk& chunk : plan.chunks()) {
+    if (chunk.group_size() > 1 && chunk.group_index() == 0) ++split;
+  }
+  for (const v1::ChunkSchedule& schedule : plan.schedules()) {
+    for (const v1::ChunkOperation& operation : schedule.operations()) {
+      if (operation.pass() == v1::CHUNK_PASS_RECOMPUTE) ++recomputed;
+    }
+  }
+  return absl::StrFormat(
+      "  chunks %s of at most %s tokens, %s sequences split, %s chunks "
+      "recomputed, %d retained\n",
+      WithThousands(plan.chunks_size()),
+      WithThousands(plan.chunk_size_tokens()), WithThousands(split),
+      WithThousands(recomputed), plan.retained_chunks());
+}
+
 }  // namespace
 
 std::string PlanText(int64_t batch, std::span<const int64_t> lengths,
@@ -31,6 +51,10 @@ std::string PlanText(int64_t batch, std::span<const int64_t> lengths,
       HumanSeconds(figures.lower_bound_seconds),
       Percent(figures.predicted_seconds - figures.lower_bound_seconds,
               figures.lower_bound_seconds));
+  v1::Plan chunks;
+  if (chunks.ParseFromString(plan.plan_bytes) && chunks.has_chunk_plan()) {
+    text += ChunksText(chunks.chunk_plan());
+  }
   absl::StrAppendFormat(
       &text,
       "  micro-batches %d, roll-backs %d, sharded %s sequences (%.2f %% of "

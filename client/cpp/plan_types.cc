@@ -1,11 +1,13 @@
 #include "skrull/client/plan_types.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "skrull/client/internal/chunk_wire.h"
 #include "skrull/client/internal/wire.h"
 
 namespace skrull {
@@ -38,7 +40,8 @@ absl::StatusOr<RankPlan> RankPlanOf(const PlanResult& plan, int32_t rank) {
         "rank", absl::StrCat("must be at least 0, is ", rank));
   }
   v1::Plan wire;
-  if (!wire.ParseFromString(plan.plan_bytes) || wire.micro_batches().empty()) {
+  if (!wire.ParseFromString(plan.plan_bytes) ||
+      (wire.micro_batches().empty() && !wire.has_chunk_plan())) {
     return client_internal::InvalidField("plan_bytes", "not a skrull.v1.Plan");
   }
   RankPlan share;
@@ -54,6 +57,19 @@ absl::StatusOr<RankPlan> RankPlanOf(const PlanResult& plan, int32_t rank) {
   }
   for (const v1::MicroBatch& micro_batch : wire.micro_batches()) {
     share.batch_token_count += micro_batch.token_count();
+  }
+  if (wire.has_chunk_plan()) {
+    const std::optional<ChunkPlan> chunk_plan =
+        client_internal::ChunkPlanFromWire(wire.chunk_plan());
+    if (!chunk_plan || !IsShareable(*chunk_plan)) {
+      return client_internal::InvalidField("plan_bytes",
+                                           "its chunks are not legal");
+    }
+    for (const Chunk& chunk : chunk_plan->chunks) {
+      share.batch_token_count += chunk.token_count;
+    }
+    share.chunk_plan =
+        MakeRankChunkPlan(*chunk_plan, rank, share.batch_token_count);
   }
   for (const v1::MicroBatch& micro_batch : wire.micro_batches()) {
     absl::StatusOr<std::vector<SequencePlacement>> placements =

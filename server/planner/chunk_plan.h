@@ -4,6 +4,7 @@
 #define SKRULL_SERVER_PLANNER_CHUNK_PLAN_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "skrull/planner/layout.h"
@@ -63,6 +64,7 @@ struct ChunkPlan {
   int64_t retained_chunks = 0;
   std::vector<Chunk> chunks;
   std::vector<ChunkSchedule> schedules;  // one for each DP rank, in order
+  int32_t cp_size = 1;                   // ranks that share a chunk
 
   friend bool operator==(const ChunkPlan&, const ChunkPlan&) = default;
 };
@@ -88,6 +90,27 @@ struct RankChunkPlan {
 
   friend bool operator==(const RankChunkPlan&, const RankChunkPlan&) = default;
 };
+
+// True if shares of the plan can be made, whatever bytes it came from: cp_size
+// >= 1; every chunk's DP rank has a schedule; pieces have 0 <= begin <= end <
+// 2^31; chunks' tokens are >= 1 and, together, below 2^62. A legal plan is
+// shareable. O(pieces).
+bool IsShareable(const ChunkPlan& plan);
+
+// The share of `rank` of the chunks `indices` (ascending) and the operations of
+// `schedule`: those of its DP rank, rank / plan.cp_size. REQUIRES: rank >= 0;
+// IsShareable(plan); indices lie in plan.chunks; batch_token_count >= 1.
+// O(the chunks' pieces).
+RankChunkPlan MakeRankChunkPlan(const ChunkPlan& plan, int32_t rank,
+                                std::span<const int32_t> indices,
+                                const ChunkSchedule& schedule,
+                                int64_t batch_token_count);
+
+// The same, with the chunks of rank's DP rank looked up; no chunks and
+// operations for a rank outside the plan's pool. O(chunks + the DP rank's
+// pieces).
+RankChunkPlan MakeRankChunkPlan(const ChunkPlan& plan, int32_t rank,
+                                int64_t batch_token_count);
 
 }  // namespace skrull
 

@@ -226,7 +226,7 @@ std::string PolicyName(Policy policy) {
 std::vector<Policy> AllPolicies() {
   return {Policy::kSkrull,    Policy::kStaticCp, Policy::kPackedStaticCp,
           Policy::kOptimized, Policy::kDacpOnly, Policy::kRoundRobin,
-          Policy::kSorted};
+          Policy::kSorted,    Policy::kChunkFlow};
 }
 
 absl::StatusOr<Job> Job::Create(const JobSpec& spec) {

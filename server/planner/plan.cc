@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "skrull/planner/chunk_flow/finish_chunk_plan.h"
 #include "skrull/planner/cost_model.h"
 #include "skrull/planner/explain.h"
 #include "skrull/planner/lower_bound.h"
@@ -34,6 +35,10 @@ std::string BottleneckName(Bottleneck bottleneck) {
 }
 
 void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan) {
+  if (plan->chunk_plan) {
+    FinishChunkPlan(job, lengths, plan);
+    return;
+  }
   const CostModel cost(job);
   StepClock clock(job, cost);
   StepPipeline pipeline(job);
@@ -97,6 +102,13 @@ RankPlan MakeRankPlan(const Plan& plan, const std::string& digest,
                .chunk_plan = {}};
   for (const MicroBatchPlan& micro_batch : plan.micro_batches) {
     out.batch_token_count += micro_batch.token_count;
+  }
+  if (plan.chunk_plan) {
+    for (const Chunk& chunk : plan.chunk_plan->chunks) {
+      out.batch_token_count += chunk.token_count;
+    }
+    out.chunk_plan =
+        MakeRankChunkPlan(*plan.chunk_plan, rank, out.batch_token_count);
   }
   for (const MicroBatchPlan& micro_batch : plan.micro_batches) {
     RankMicroBatch share{.segments = RankSegments(micro_batch.placements, rank),

@@ -74,7 +74,7 @@ struct PlanSummary {
   double rank_imbalance = 0;    // busiest rank's compute seconds / mean - 1
   double pipeline_seconds = 0;  // through pp_size stages; 0 if pp_size is 1
   double pipeline_bubble = 0;   // share of that time the stages idle
-  std::optional<Explanation> explanation;  // set in every finished plan
+  std::optional<Explanation> explanation;  // of plans of micro-batches
 
   friend bool operator==(const PlanSummary&, const PlanSummary&) = default;
 };
@@ -103,9 +103,11 @@ struct Plan {
 
 // Fills every field that follows from the placements: per micro-batch figures,
 // `blocks`, and the summary with its explanation, but for roll_back_count,
-// which it leaves alone. REQUIRES: placements are legal for `job` and of
-// lengths `lengths`; with pp_size > 1, micro-batches * dp_size * pp_size <=
-// kMaxStagePasses. O(placements + ranks * micro-batches), and that product.
+// which it leaves alone; or, of a plan with chunks, every field that follows
+// from their pieces and operations. REQUIRES: placements (or chunks) are legal
+// for `job` and of lengths `lengths`; with pp_size > 1, micro-batches * dp_size
+// * pp_size (or chunks * pp_size) <= kMaxStagePasses. O(placements + ranks *
+// micro-batches), and that product.
 void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan);
 
 // The rank's share of `plan`, whose digest is `digest`. REQUIRES: rank >= 0; a

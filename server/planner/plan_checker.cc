@@ -8,7 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "skrull/planner/checker_status.h"
+#include "skrull/planner/chunk_plan_checker.h"
 #include "skrull/planner/cost_model.h"
+#include "skrull/planner/explanation_checker.h"
 #include "skrull/planner/layout.h"
 #include "skrull/planner/lower_bound.h"
 #include "skrull/planner/pipeline_checker.h"
@@ -28,6 +30,20 @@ std::string BlockName(Block block) {
                       block.degree, "}");
 }
 
+absl::Status CheckLengths(std::span<const int64_t> lengths) {
+  if (lengths.empty()) {
+    return Broken("coverage", "batch", "it has no sequences to place");
+  }
+  for (size_t k = 0; k < lengths.size(); ++k) {
+    if (lengths[k] < 1 || lengths[k] > kMaxTokens) {
+      return Broken("coverage", absl::StrCat("sequence ", k),
+                    absl::StrCat("the batch's length ", lengths[k],
+                                 " is outside 1 .. ", kMaxTokens));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // One check of one plan: micro-batches in order, then what spans them.
 class PlanCheck {
  public:
@@ -43,7 +59,6 @@ class PlanCheck {
         gathered_(job.models_gather() ? load_.size() : 0) {}
 
   absl::Status Run() {
-    if (absl::Status s = CheckLengths(); !s.ok()) return s;
     if (absl::Status s = CheckStagePasses(); !s.ok()) return s;
     for (; micro_batch_ < plan_.micro_batches.size(); ++micro_batch_) {
       const MicroBatchPlan& mb = plan_.micro_batches[micro_batch_];
@@ -67,20 +82,6 @@ class PlanCheck {
 
   std::string MicroBatchName() const {
     return absl::StrCat("micro-batch ", micro_batch_);
-  }
-
-  absl::Status CheckLengths() const {
-    if (lengths_.empty()) {
-      return Broken("coverage", "batch", "it has no sequences to place");
-    }
-    for (size_t k = 0; k < lengths_.size(); ++k) {
-      if (lengths_[k] < 1 || lengths_[k] > kMaxTokens) {
-        return Broken("coverage", absl::StrCat("sequence ", k),
-                      absl::StrCat("the batch's length ", lengths_[k],
-                                   " is outside 1 .. ", kMaxTokens));
-      }
-    }
-    return absl::OkStatus();
   }
 
   // What bounds the cost of CheckPipeline.
@@ -324,37 +325,7 @@ class PlanCheck {
         return WrongReal("summary", r.field, r.in_plan, r.recomputed);
       }
     }
-    return s.explanation ? CheckExplanation(*s.explanation) : absl::OkStatus();
-  }
-
-  // What an explanation names must exist; its words are not judged.
-  absl::Status CheckExplanation(const Explanation& e) const {
-    const std::string where = "explanation";
-    if (e.rank < 0 || e.rank >= pool_.ranks()) {
-      return Broken("figures", where,
-                    absl::StrCat("rank ", e.rank, " is not in the pool of ",
-                                 pool_.ranks()));
-    }
-    if (e.sequence < 0 || e.sequence >= std::ssize(lengths_)) {
-      return Broken("figures", where,
-                    absl::StrCat("sequence ", e.sequence,
-                                 " is not in the batch of ", lengths_.size()));
-    }
-    if (!(e.sequence_share >= 0 && e.sequence_share <= 1)) {
-      return Broken("figures", where,
-                    absl::StrCat("sequence_share is ", e.sequence_share,
-                                 ", not in [0, 1]"));
-    }
-    for (const WhatIf& what_if : e.what_ifs) {
-      if (!(what_if.lower_bound_seconds >= 0 &&
-            what_if.lower_bound_seconds < plan_.summary.lower_bound_seconds)) {
-        return Broken("figures", where,
-                      absl::StrCat(what_if.field, " ", what_if.value,
-                                   " does not lower the bound: ",
-                                   what_if.lower_bound_seconds));
-      }
-    }
-    return absl::OkStatus();
+    return CheckExplanation(job_, std::ssize(lengths_), s);
   }
 
   absl::Status CheckPipeline() const {
@@ -403,6 +374,10 @@ class PlanCheck {
 
 absl::Status CheckPlan(const Job& job, std::span<const int64_t> lengths,
                        const Plan& plan) {
+  if (absl::Status s = CheckLengths(lengths); !s.ok()) return s;
+  if (plan.chunk_plan || plan.policy == Policy::kChunkFlow) {
+    return CheckChunkPlan(job, lengths, plan);
+  }
   return PlanCheck(job, lengths, plan).Run();
 }
 

@@ -24,6 +24,8 @@ namespace skrull {
 //    from the placements (seconds to 1e-9 relative; integers exactly; all
 //    finite), and roll_back_count >= 0; with pp_size > 1, the plan's pipeline
 //    is within kMaxStagePasses.
+// A plan of POLICY_CHUNK_FLOW, or with chunks, is held to the rules of
+// chunk_plan_checker.h instead.
 // Otherwise FAILED_PRECONDITION with a message that names the rule, the
 // micro-batch, the sequence or rank, both values and the limit.
 // O(placements * log + ranks * micro-batches). Any plan is safe input.

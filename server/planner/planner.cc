@@ -1,6 +1,7 @@
 #include "skrull/planner/planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "skrull/planner/baselines/dacp_only.h"
 #include "skrull/planner/baselines/static_cp.h"
+#include "skrull/planner/chunk_flow/check_chunks.h"
+#include "skrull/planner/chunk_flow/chunk_flow.h"
 #include "skrull/planner/cost_model.h"
 #include "skrull/planner/error.h"
 #include "skrull/planner/gds.h"
@@ -127,9 +130,30 @@ absl::Status TooManyMicroBatches(const Job& job, Policy policy) {
                    "bucket_size_tokens fits"));
 }
 
+// `plan` with the chunks of the batch.
+absl::StatusOr<Plan> MakeChunkPlan(const Job& job,
+                                   std::span<const int64_t> lengths,
+                                   Plan plan) {
+  const int64_t stages = job.parallelism().pp_size;
+  const int64_t max_chunks =
+      stages == 1 ? kMaxChunks : std::min(kMaxChunks, kMaxStagePasses / stages);
+  plan.chunk_plan = RunChunkFlow(job, lengths, max_chunks);
+  if (!plan.chunk_plan) return TooManyChunks(job, max_chunks);
+  FinishPlan(job, lengths, &plan);
+  // The job's costs are known to be finite for what its blocks hold; a sequence
+  // may be longer.
+  if (!std::isfinite(plan.summary.predicted_seconds) ||
+      !std::isfinite(plan.summary.pipeline_seconds)) {
+    return FieldError("lengths", "make the cost of the step overflow");
+  }
+  return plan;
+}
+
 }  // namespace
 
-absl::Status CheckBatch(const Job& job, std::span<const int64_t> lengths) {
+absl::Status CheckBatch(const Job& job, std::span<const int64_t> lengths,
+                        std::optional<Policy> policy) {
+  const bool in_chunks = policy.value_or(job.policy()) == Policy::kChunkFlow;
   if (lengths.empty()) {
     return MakeError({.reason = ErrorReason::kEmptyBatch, .field = "lengths"},
                      "lengths: the batch is empty");
@@ -145,7 +169,7 @@ absl::Status CheckBatch(const Job& job, std::span<const int64_t> lengths) {
     const int64_t tokens = lengths[static_cast<size_t>(k)];
     if (tokens < 1 || tokens > kMaxTokens) {
       invalid.push_back(k);
-    } else if (tokens > job.longest_sequence()) {
+    } else if (!in_chunks && tokens > job.longest_sequence()) {
       too_long.push_back(k);
     }
   }
@@ -167,12 +191,13 @@ absl::Status CheckBatch(const Job& job, std::span<const int64_t> lengths) {
                                           "]: ", absl::StrJoin(named, ", ")));
   }
   if (!too_long.empty()) return TooLong(job, lengths, too_long);
-  return absl::OkStatus();
+  return in_chunks ? CheckChunks(job, lengths) : absl::OkStatus();
 }
 
 absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
                               const PlanOptions& options) {
-  if (absl::Status status = CheckBatch(job, lengths); !status.ok()) {
+  if (absl::Status status = CheckBatch(job, lengths, options.policy);
+      !status.ok()) {
     return status;
   }
   Plan plan{.key = options.key,
@@ -182,6 +207,9 @@ absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
             .blocks = {},
             .summary = {},
             .chunk_plan = {}};
+  if (plan.policy == Policy::kChunkFlow) {
+    return MakeChunkPlan(job, lengths, std::move(plan));
+  }
   const int64_t max_micro_batches = MaxMicroBatches(job);
   if (max_micro_batches < 1) return TooManyMicroBatches(job, plan.policy);
   switch (plan.policy) {
@@ -218,9 +246,8 @@ absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
       plan.summary.roll_back_count = result.roll_back_count;
       break;
     }
-    case Policy::kChunkFlow:
-      return FieldError("policy", absl::StrCat(PolicyName(plan.policy),
-                                               " is not implemented yet"));
+    case Policy::kChunkFlow:  // returned above
+      break;
   }
   if (plan.micro_batches.empty() ||
       std::ssize(plan.micro_batches) > max_micro_batches) {

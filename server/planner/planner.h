@@ -34,26 +34,33 @@ inline constexpr int64_t kMaxSlots = int64_t{1} << 27;
 // pp_size > 1: bounds what its pipeline can cost.
 inline constexpr int64_t kMaxStagePasses = int64_t{1} << 22;
 
+// Most chunks of a plan of POLICY_CHUNK_FLOW.
+inline constexpr int64_t kMaxChunks = int64_t{1} << 21;
+
 struct PlanOptions {
   PlanKey key;                    // copied into the plan
   std::optional<Policy> policy;   // nullopt = the job's
   int64_t calibration_epoch = 0;  // copied into the plan
 };
 
-// OK if the batch can be planned for `job`. Errors:
+// OK if the batch can be planned for `job` under `policy` (nullopt: the job's).
+// Errors:
 //  - INVALID_ARGUMENT: empty batch (kEmptyBatch), or a length outside
 //    1 .. kMaxTokens (kFieldInvalid, field "lengths", every such index);
 //  - FAILED_PRECONDITION: kSequenceTooLong, field "lengths", with every index
 //    that no allowed block can hold, its length, the limit, and what would hold
 //    it. A batch whose sequences can each be placed alone is never refused.
+// POLICY_CHUNK_FLOW has no blocks to hold sequences: its rule is what chunks
+// hold, and it plans no uniform jobs (chunk_flow/check_chunks.h).
 // O(K).
-absl::Status CheckBatch(const Job& job, std::span<const int64_t> lengths);
+absl::Status CheckBatch(const Job& job, std::span<const int64_t> lengths,
+                        std::optional<Policy> policy = std::nullopt);
 
 // Plans a global batch. Errors: those of CheckBatch; RESOURCE_EXHAUSTED
-// (kLimitExceeded) if the plan would exceed kMaxSlots or kMaxStagePasses; where
-// the job's heuristic.roll_back is false, FAILED_PRECONDITION (kSimulatedOom)
-// if the policy then runs out of memory. O(K log K + ranks * micro-batches) for
-// every policy; memory O(K + ranks).
+// (kLimitExceeded) if the plan would exceed kMaxSlots, kMaxStagePasses or
+// kMaxChunks; where the job's heuristic.roll_back is false, FAILED_PRECONDITION
+// (kSimulatedOom) if the policy then runs out of memory. O(K log K + ranks *
+// micro-batches) for every policy; memory O(K + ranks).
 absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
                               const PlanOptions& options);
 

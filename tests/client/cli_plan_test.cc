@@ -272,6 +272,34 @@ TEST_CASE("skrullctl plan: --explain adds lines to the text alone", "[cli]") {
   CHECK(run({"--format", "json", "--explain"}) == run({"--format", "json"}));
 }
 
+TEST_CASE("skrullctl plan: tells of chunks, and check accepts them", "[cli]") {
+  const Workshop workshop;
+  const std::string lengths = "1\n19\n50\n6\n";
+  const CliResult text =
+      RunCli({"plan", "--job-spec", workshop.path("job.textproto"), "--lengths",
+              "-", "--policy", "POLICY_CHUNK_FLOW"},
+             lengths);
+  INFO(text.err);
+  CHECK(text.exit_code == 0);
+  CHECK_THAT(text.out,
+             Catch::Contains("chunks 5 of at most 20 tokens, 1 sequences "
+                             "split, 2 chunks recomputed, 1 retained"));
+  const CliResult plans =
+      workshop.Plan(lengths, {"--policy", "POLICY_CHUNK_FLOW"});
+  REQUIRE(plans.exit_code == 0);
+  const json plan = json::parse(plans.out);
+  CHECK(plan["micro_batches"].empty());
+  CHECK(plan["chunk_plan"]["chunks"].size() == 5);
+  CHECK(plan["chunk_plan"]["schedules"][0]["operations"][0]["pass"] ==
+        "CHUNK_PASS_FORWARD_DISCARD");
+  const CliResult result = workshop.Check(lengths, plans.out);
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "batch 0: legal\n");
+  json wrong = plan;
+  wrong["chunk_plan"]["chunks"][0]["token_count"] = 19;
+  CHECK(workshop.Check(lengths, wrong.dump()).exit_code == 1);
+}
+
 TEST_CASE("skrullctl check: accepts what plan prints", "[cli]") {
   const Workshop workshop;
   const std::string lengths = "1\n19\n5\n21\n6\n6\n8\n";

@@ -2,12 +2,14 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <memory>
+#include <numeric>
 #include <thread>
 
 #include "skrull/client/local_planner.h"
 #include "skrull/client/planner_client.h"
 #include "skrull/tests/client/run_cli.h"
 #include "skrull/tests/support/daemon.h"
+#include "skrull/v1/plan.pb.h"
 
 namespace skrull {
 namespace {
@@ -75,6 +77,47 @@ TEST_CASE("PlannerClient: a daemon's plan is the one made in process",
       REQUIRE(*asked == *derived);
     }
   }
+}
+
+TEST_CASE("PlannerClient: a daemon's chunks are those made in process",
+          "[client][daemon]") {
+  Daemon daemon;
+  const auto client = ClientOf(daemon.address());
+  REQUIRE(client->CreateJob("run7", SpecText()).ok());
+  // No block of the job holds the longest.
+  std::vector<int64_t> lengths = LengthsOf(0);
+  lengths.push_back(1'643'000);
+  CHECK(absl::IsFailedPrecondition(
+      client->PlanBatch({.job = "run7", .lengths = lengths}).status()));
+  const std::string policy = "POLICY_CHUNK_FLOW";
+  const absl::StatusOr<PlanResult> plan =
+      client->PlanBatch({.job = "run7", .lengths = lengths, .policy = policy});
+  REQUIRE(plan.ok());
+  CHECK(plan->policy == policy);
+  CHECK(plan->committed);
+  const auto planner = LocalPlanner::Create(SpecText());
+  REQUIRE(planner.ok());
+  const absl::StatusOr<PlanResult> local = (*planner)->PlanBatch(
+      {.job = "run7", .lengths = lengths, .policy = policy});
+  REQUIRE(local.ok());
+  CHECK(plan->plan_bytes == local->plan_bytes);
+  CHECK(plan->figures == local->figures);
+  int64_t rows = 0;
+  for (int32_t rank = 0; rank < 32; ++rank) {
+    const absl::StatusOr<RankPlan> asked =
+        client->GetRankPlan({.job = "run7", .rank = rank});
+    const absl::StatusOr<RankPlan> derived = RankPlanOf(*local, rank);
+    REQUIRE(asked.ok());
+    REQUIRE(derived.ok());
+    REQUIRE(*asked == *derived);
+    REQUIRE(asked->chunk_plan.has_value());
+    CHECK(asked->micro_batches.empty());
+    CHECK_FALSE(asked->chunk_plan->operations.empty());
+    for (const RankChunk& chunk : asked->chunk_plan->chunks) {
+      rows += chunk.row_count;
+    }
+  }
+  CHECK(rows == std::accumulate(lengths.begin(), lengths.end(), int64_t{0}));
 }
 
 TEST_CASE("PlannerClient: a daemon's refusals are those made in process",
@@ -270,6 +313,20 @@ TEST_CASE("RankPlanOf: refuses what is no plan", "[client]") {
   plan.plan_bytes = "no plan";
   CHECK(absl::IsInvalidArgument(RankPlanOf(plan, 0).status()));
   plan.plan_bytes = "";
+  CHECK(absl::IsInvalidArgument(RankPlanOf(plan, 0).status()));
+
+  // Chunks without ranks to share them; an operation of a newer daemon.
+  v1::Plan wire;
+  wire.mutable_chunk_plan()->set_cp_size(2);
+  plan.plan_bytes = wire.SerializeAsString();
+  CHECK(RankPlanOf(plan, 0)->chunk_plan->chunks.empty());
+  wire.mutable_chunk_plan()->set_cp_size(0);
+  plan.plan_bytes = wire.SerializeAsString();
+  CHECK(absl::IsInvalidArgument(RankPlanOf(plan, 0).status()));
+  wire.mutable_chunk_plan()->set_cp_size(2);
+  wire.mutable_chunk_plan()->add_schedules()->add_operations()->set_pass(
+      static_cast<v1::ChunkPass>(9));
+  plan.plan_bytes = wire.SerializeAsString();
   CHECK(absl::IsInvalidArgument(RankPlanOf(plan, 0).status()));
 }
 

@@ -34,8 +34,8 @@ bool SimulatedOom(const absl::Status& status) {
 
 void PlanAndCheck(const Job& job, std::span<const int64_t> lengths) {
   if (job.pool().ranks() > kMaxRanks || lengths.size() > kMaxLengths) return;
-  const absl::Status can = CheckBatch(job, lengths);
   for (const Policy policy : AllPolicies()) {
+    const absl::Status can = CheckBatch(job, lengths, policy);
     const PlanOptions options = {.key = {"fuzz", 1, 2}, .policy = policy};
     const absl::StatusOr<Plan> plan = MakePlan(job, lengths, options);
     if (can.ok() && !job.heuristic().roll_back && SimulatedOom(plan.status())) {

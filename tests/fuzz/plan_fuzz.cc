@@ -42,6 +42,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const auto& micro_batch : share.micro_batches) {
       tokens += micro_batch.row_count;
     }
+    if (!share.chunk_plan) continue;
+    for (const auto& chunk : share.chunk_plan->chunks) {
+      tokens += chunk.row_count;
+    }
   }
   int64_t all = 0;
   for (const int64_t length : lengths) all += length;

@@ -67,6 +67,7 @@ def under(*prefixes):
 # The first room that matches a file is its room.
 ROOMS = [
     Room("layout", lambda path: path in {
+        "server/planner/chunk_plan.cc",
         "server/planner/chunk_plan.h", "server/planner/layout.h",
         "server/planner/layout.cc", "server/planner/rank_plan.h"}, LAYOUT, pure=True),
     Room("planner", under("server/planner/"),

@@ -1,49 +1,24 @@
 """Checks one plan, or one refusal, against the contract, from scratch."""
 
 import hashlib
-import math
 import re
 import struct
 
+import chunks
 import pipeline
+from violation import Violation, close, integer, real, require
 
 MAX_TOKENS = 2**31 - 1
 POLICIES = {"POLICY_SKRULL": 1, "POLICY_STATIC_CP": 2,
             "POLICY_PACKED_STATIC_CP": 3,
             "POLICY_OPTIMIZED": 4, "POLICY_DACP_ONLY": 5,
-            "POLICY_ROUND_ROBIN": 6, "POLICY_SORTED": 7}
+            "POLICY_ROUND_ROBIN": 6, "POLICY_SORTED": 7,
+            "POLICY_CHUNK_FLOW": 8}
 # Those that heuristic.roll_back is for.
 HEURISTICS = ("POLICY_SKRULL", "POLICY_DACP_ONLY", "POLICY_ROUND_ROBIN")
 BOTTLENECKS = ["BOTTLENECK_UNSPECIFIED", "BOTTLENECK_WORK",
                "BOTTLENECK_SEQUENCE", "BOTTLENECK_EXCHANGE",
                "BOTTLENECK_OVERHEAD", "BOTTLENECK_PLACEMENT"]
-
-
-class Violation(Exception):
-    """A rule of the contract that a plan or a refusal breaks."""
-
-
-def require(condition, message):
-    if not condition:
-        raise Violation(message)
-
-
-def close(a, b, offset=0.0):
-    a, b = a + offset, b + offset
-    return (math.isfinite(a) and math.isfinite(b) and
-            abs(a - b) <= 1e-9 * max(abs(a), abs(b)))
-
-
-def integer(message, name):
-    """An integer field; absent means 0, as in proto3. Strings are accepted."""
-    value = message.get(name, 0)
-    if isinstance(value, float):
-        require(value == int(value), f"{name} is {value}, not an integer")
-    return int(value)
-
-
-def real(message, name):
-    return float(message.get(name, 0.0))
 
 
 class Clock:
@@ -170,8 +145,9 @@ def _check_micro_batch(job, lengths, index, message, seen, clock):
     return placements, max(load)
 
 
-def check_plan(job, lengths, plan, policy=None):
-    """Raises Violation at the first rule that `plan` of `lengths` breaks."""
+def _placement_figures(job, lengths, plan):
+    """What blocks and summary of a plan of micro-batches must say."""
+    require("chunk_plan" not in plan, "a plan of placements has chunks")
     seen = set()
     clock = Clock(job)
     placements = []
@@ -184,39 +160,52 @@ def check_plan(job, lengths, plan, policy=None):
         fullest = max(fullest, load)
     missing = set(range(len(lengths))) - seen
     require(not missing, f"sequences {sorted(missing)[:5]} are not placed")
-
     sharded = [p for p in placements if p[3] > 1]
-    blocks = [(integer(b, "first_rank"), integer(b, "degree"))
-              for b in plan.get("blocks", [])]
-    used = sorted({p[2:] for p in sharded})
-    require(blocks == used, f"blocks are {blocks}, the plan uses {used}")
+    return {"blocks": sorted({p[2:] for p in sharded}),
+            "sharded_sequence_count": len(sharded),
+            "sharded_token_count": sum(p[1] for p in sharded),
+            "micro_batch_count": len(micro_batches),
+            "max_rank_tokens": fullest,
+            "ready": clock.ready,
+            "compute": clock.compute,
+            "stages": pipeline.step_figures(job, clock.history),
+            "bound": job.lower_bound(lengths)}
+
+
+def check_plan(job, lengths, plan, policy=None):
+    """Raises Violation at the first rule that `plan` of `lengths` breaks."""
     require(plan.get("policy") == (policy or job.policy),
             f"policy is {plan.get('policy')}, wanted {policy or job.policy}")
+    if plan["policy"] == "POLICY_CHUNK_FLOW":
+        require("chunk_plan" in plan, "a plan of POLICY_CHUNK_FLOW has none")
+        figures = chunks.ChunkCheck(job, lengths, plan).run()
+    else:
+        figures = _placement_figures(job, lengths, plan)
+    blocks = [(integer(b, "first_rank"), integer(b, "degree"))
+              for b in plan.get("blocks", [])]
+    require(blocks == figures["blocks"],
+            f"blocks are {blocks}, the plan uses {figures['blocks']}")
 
     summary = plan.get("summary", {})
-    for name, value in (("sharded_sequence_count", len(sharded)),
-                        ("sharded_token_count", sum(p[1] for p in sharded)),
-                        ("micro_batch_count", len(micro_batches)),
-                        ("max_rank_tokens", fullest)):
-        require(integer(summary, name) == value,
-                f"summary.{name} {summary.get(name)} != {value}")
+    for name in ("sharded_sequence_count", "sharded_token_count",
+                 "micro_batch_count", "max_rank_tokens"):
+        require(integer(summary, name) == figures[name],
+                f"summary.{name} {summary.get(name)} != {figures[name]}")
     require(integer(summary, "roll_back_count") >= 0,
             "summary.roll_back_count is negative")
     require(job.roll_back or plan["policy"] not in HEURISTICS or
             integer(summary, "roll_back_count") == 0,
             "summary.roll_back_count is not 0 without roll-back")
     predicted = real(summary, "predicted_seconds")
-    stages = pipeline.step_figures(job, clock.history)
     for name, value, offset in (
-            ("predicted_seconds", max(clock.ready), 0),
-            ("dp_imbalance", imbalance(clock.ready), 1),
-            ("rank_imbalance", imbalance(clock.compute), 1),
-            ("pipeline_seconds", stages[0], 0),
-            ("pipeline_bubble", stages[1], 1)):
+            ("predicted_seconds", max(figures["ready"]), 0),
+            ("dp_imbalance", imbalance(figures["ready"]), 1),
+            ("rank_imbalance", imbalance(figures["compute"]), 1),
+            ("pipeline_seconds", figures["stages"][0], 0),
+            ("pipeline_bubble", figures["stages"][1], 1)):
         require(close(real(summary, name), value, offset),
                 f"summary.{name} {summary.get(name)} != {value}")
-    bound = real(summary, "lower_bound_seconds")
-    least = job.lower_bound(lengths)
+    bound, least = real(summary, "lower_bound_seconds"), figures["bound"]
     require(bound >= least * (1 - 1e-9),
             f"summary.lower_bound_seconds {bound} < the contract's {least}")
     require(bound <= predicted * (1 + 1e-9),
@@ -246,7 +235,11 @@ def check_refusal(job, lengths, error, policy=None):
     malformed = (not lengths or
                  any(not 1 <= n <= MAX_TOKENS for n in lengths))
     too_long = [k for k, n in enumerate(lengths)
-                if 1 <= n <= MAX_TOKENS and not job.placeable(n)]
+                if 1 <= n <= MAX_TOKENS and not _can_hold(job, n, policy)]
+    if not malformed and policy == "POLICY_CHUNK_FLOW" and job.uniform:
+        require(code == "INVALID_ARGUMENT" and "uniform" in message,
+                f"a uniform job refused as {code}: {message}")
+        return
     if malformed:
         require(code == "INVALID_ARGUMENT", f"malformed batch refused as {code}")
         return
@@ -255,10 +248,18 @@ def check_refusal(job, lengths, error, policy=None):
         _check_out_of_memory(job, lengths, message, policy)
         return
     require(too_long, f"refused although every sequence fits: {message}")
-    limit = max(n for n in _limits(job))
-    for number in (too_long[0], lengths[too_long[0]], limit):
+    numbers = [too_long[0], lengths[too_long[0]]]
+    if policy != "POLICY_CHUNK_FLOW":
+        numbers.append(max(n for n in _limits(job)))
+    for number in numbers:
         require(str(number) in message,
                 f"the refusal does not say {number}: {message}")
+
+
+def _can_hold(job, tokens, policy):
+    if policy == "POLICY_CHUNK_FLOW":
+        return chunks.holds(job, tokens)
+    return job.placeable(tokens)
 
 
 def _limits(job):
@@ -274,9 +275,11 @@ def _limits(job):
         yield low
 
 
-def must_be_refused(job, lengths):
+def must_be_refused(job, lengths, policy=None):
+    policy = policy or job.policy
     return (not lengths or
-            any(not 1 <= n <= MAX_TOKENS or not job.placeable(n)
+            (policy == "POLICY_CHUNK_FLOW" and job.uniform) or
+            any(not 1 <= n <= MAX_TOKENS or not _can_hold(job, n, policy)
                 for n in lengths))
 
 
@@ -325,6 +328,28 @@ def _explanation(e):
     return out
 
 
+def _chunk_plan(plan):
+    out = _ints(plan, ("chunk_size_tokens", "retained_chunks"))
+    for chunk in plan.get("chunks", []):
+        body = _int(1, integer(chunk, "dp_rank"))
+        for piece in chunk.get("pieces", []):
+            part = _ints(piece, ("sequence", "token_count"))
+            if "range" in piece:
+                part += _bytes(3, _ints(piece["range"], ("begin", "end")))
+            body += _bytes(2, part)
+        for number, name in enumerate(
+                ("group_index", "group_size", "token_count"), 3):
+            body += _int(number, integer(chunk, name))
+        out += _bytes(3, body + _double(6, real(chunk, "predicted_seconds")))
+    for schedule in plan.get("schedules", []):
+        body = _int(1, integer(schedule, "dp_rank"))
+        for operation in schedule.get("operations", []):
+            body += _bytes(2, _int(1, chunks.PASSES[operation["pass"]]) +
+                           _int(2, integer(operation, "chunk")))
+        out += _bytes(4, body + _double(3, real(schedule, "predicted_seconds")))
+    return out + _int(5, integer(plan, "cp_size"))
+
+
 def digest(plan):
     """The digest of a plan in JSON form, from the field numbers of plan.proto."""
     out = b""
@@ -360,4 +385,6 @@ def digest(plan):
         if "explanation" in s:
             body += _bytes(12, _explanation(s["explanation"]))
         out += _bytes(9, body)
+    if "chunk_plan" in plan:
+        out += _bytes(10, _chunk_plan(plan["chunk_plan"]))
     return hashlib.sha256(out).hexdigest()

@@ -53,7 +53,7 @@ def check_output(job, wanted, output, policy=None):
                                  f"it says batch {line.get('batch')}")
                 contract.check_refusal(job, lengths, line["error"], policy)
             else:
-                contract.require(not contract.must_be_refused(job, lengths),
+                contract.require(not contract.must_be_refused(job, lengths, policy),
                                  "planned, although it can never fit")
                 contract.check_plan(job, lengths, line, policy)
         except contract.Violation as violation:

@@ -225,6 +225,134 @@ class MutationTest(unittest.TestCase):
                          predicted_seconds="Infinity"))
 
 
+def chunk_job(retained=2, **more):
+    return job_spec.Job(SPEC % dict(
+        dict(dp=1, cp=1, bucket=4, scope="BLOCK_SCOPE_GROUP", more="",
+             memory="", cost=""), **more) +
+        "chunk_flow { retained_chunks: %d }" % retained)
+
+
+def chunk(pieces, index, size, seconds):
+    return {"dp_rank": 0, "group_index": index, "group_size": size,
+            "pieces": [{"sequence": s, "token_count": n,
+                        "range": {"begin": b, "end": e}}
+                       for s, n, b, e in pieces],
+            "token_count": sum(e - b for _, _, b, e in pieces),
+            "predicted_seconds": seconds}
+
+
+def operations(text):
+    names = {"F": "FORWARD", "D": "FORWARD_DISCARD", "R": "RECOMPUTE",
+             "B": "BACKWARD"}
+    return [{"pass": "CHUNK_PASS_" + names[word[0]], "chunk": int(word[1:])}
+            for word in text.split()]
+
+
+CHUNKED = [5, 1, 1]
+
+
+def chunked_plan():
+    """[5, 1, 1] on one rank of four tokens, two chunks kept: chunks of two.
+
+    3 s a token and 0.5 (e^2 - b^2) a piece: 8, 12, 7.5 and 7. Recomputing the
+    first: a third of 8 + 100.
+    """
+    return {
+        "policy": "POLICY_CHUNK_FLOW",
+        "chunk_plan": {
+            "chunk_size_tokens": 2, "retained_chunks": 2, "cp_size": 1,
+            "chunks": [chunk([(0, 5, 0, 2)], 0, 3, 8.0),
+                       chunk([(0, 5, 2, 4)], 1, 3, 12.0),
+                       chunk([(0, 5, 4, 5)], 2, 3, 7.5),
+                       chunk([(1, 1, 0, 1), (2, 1, 0, 1)], 0, 1, 7.0)],
+            "schedules": [{"dp_rank": 0, "predicted_seconds": 470.5,
+                           "operations": operations(
+                               "D0 F1 F2 B2 B1 R0 B0 F3 B3")}]},
+        "summary": {"predicted_seconds": 470.5,
+                    # 34.5 + two chunks' overhead
+                    "lower_bound_seconds": 234.5, "max_rank_tokens": 3}}
+
+
+class ChunkTest(unittest.TestCase):
+
+    def check(self, plan, the_job=None):
+        contract.check_plan(the_job or chunk_job(), CHUNKED, plan,
+                            "POLICY_CHUNK_FLOW")
+
+    def refused(self, text, mutate, the_job=None):
+        plan = chunked_plan()
+        mutate(plan)
+        with self.assertRaisesRegex(contract.Violation, text):
+            self.check(plan, the_job)
+
+    def test_by_hand(self):
+        self.check(chunked_plan())
+
+    def test_each_rule(self):
+        chunks = lambda plan: plan["chunk_plan"]["chunks"]
+        piece = lambda plan, i: chunks(plan)[i]["pieces"][0]
+        schedule = lambda plan: plan["chunk_plan"]["schedules"][0]
+
+        def order(text):
+            return lambda plan: schedule(plan).update(
+                operations=operations(text))
+
+        self.refused("has none", lambda p: p.pop("chunk_plan"))
+        self.refused("micro-batches", lambda p: p.update(micro_batches=[{}]))
+        self.refused("uniform", lambda p: None,
+                     chunk_job(more="uniform_micro_batch_count: true"))
+        for name in ("cp_size", "retained_chunks"):
+            self.refused(name, lambda p, n=name: p["chunk_plan"].update({n: 3}))
+        self.refused("tokens > 1",
+                     lambda p: p["chunk_plan"].update(chunk_size_tokens=1))
+        self.refused("0 schedules",
+                     lambda p: p["chunk_plan"]["schedules"].clear())
+        self.refused("DP rank 1", lambda p: chunks(p)[0].update(dp_rank=1))
+        self.refused("0 pieces", lambda p: chunks(p)[0]["pieces"].clear())
+        self.refused("token_count",
+                     lambda p: piece(p, 0).update(token_count=4))
+        self.refused("token_count", lambda p: chunks(p)[0].update(token_count=1))
+        self.refused("predicted_seconds",
+                     lambda p: chunks(p)[1].update(predicted_seconds=11.0))
+        self.refused("begins at", lambda p: chunks(p).__setitem__(
+            1, chunk([(0, 5, 3, 5)], 1, 3, 6 + 0.5 * 16)))
+        self.refused("group_index", lambda p: chunks(p)[1].update(group_index=2))
+        self.refused("group_size", lambda p: chunks(p)[1].update(group_size=4))
+        self.refused("tokens are in chunks", lambda p: chunks(p).pop())
+        self.refused("left undone", lambda p: schedule(p).update(
+            operations=operations("D0 F1 F2 B2 B1 R0 B0"),
+            predicted_seconds=363.5))
+        self.refused("not kept", order("D0 F1 F2 B2 B1 B0"))
+        self.refused("backward too early", order("F0 F1 B0"))
+        self.refused("forward too early", order("F1"))
+        self.refused("again", order("F0 F0"))
+        self.refused("recompute", order("F0 R0"))
+        self.refused("3 kept", order("F0 F1 F2"), chunk_job(bucket=9))
+        self.refused("5 tokens", order("F0 F1 F2"), chunk_job(retained=2))
+        self.refused("single chunk", order("D0 F1 F2 B2 B1 R0 B0 D3"))
+        self.refused("predicted_seconds",
+                     lambda p: schedule(p).update(predicted_seconds=1.0))
+        self.refused("K/V of 5", lambda p: None, chunk_job(
+            memory="bytes_per_token: 1 gather_bytes_per_token: 0.5"))
+        for name in chunked_plan()["summary"]:
+            self.refused(name, lambda p, n=name: p["summary"].update({n: 1}))
+
+    def test_refusals(self):
+        text = "uniform_micro_batch_count must be false"
+        uniform = chunk_job(more="uniform_micro_batch_count: true")
+        policy = "POLICY_CHUNK_FLOW"
+        contract.check_refusal(uniform, [1], {
+            "code": "INVALID_ARGUMENT", "message": text}, policy)
+        self.assertTrue(contract.must_be_refused(uniform, [1], policy))
+        # Five chunks of one token where a rank holds four.
+        self.assertFalse(contract.must_be_refused(chunk_job(5), [4], policy))
+        self.assertTrue(contract.must_be_refused(chunk_job(5), [5], policy))
+        self.assertFalse(contract.must_be_refused(chunk_job(4), [99], policy))
+        with self.assertRaisesRegex(contract.Violation, "every sequence fits"):
+            contract.check_refusal(chunk_job(), [99], {
+                "code": "FAILED_PRECONDITION", "message": "99"}, policy)
+
+
 class RefusalTest(unittest.TestCase):
 
     def test_justified(self):

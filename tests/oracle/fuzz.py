@@ -88,6 +88,11 @@ def random_job(rng):
         if rng.random() < 0.7:
             lines.append(_link(rng, name))
     lines.append("}")
+    if rng.random() < 0.5:
+        size = (f"chunk_size_tokens: {rng.randint(1, 2 * bucket * cp)} "
+                if rng.random() < 0.4 else "")
+        lines.append(f"chunk_flow {{ {size}"
+                     f"retained_chunks: {rng.choice([1, 2, 3, 16])} }}")
     if rng.random() < 0.2:
         lines.append("heuristic { roll_back: false }")
     return "\n".join(lines) + "\n", dp, cp, bucket, scope
@@ -117,5 +122,6 @@ def cases(count, seed):
         policy = rng.choice([None, "POLICY_SKRULL", "POLICY_STATIC_CP",
                              "POLICY_PACKED_STATIC_CP",
                              "POLICY_OPTIMIZED", "POLICY_DACP_ONLY",
-                             "POLICY_ROUND_ROBIN", "POLICY_SORTED"])
+                             "POLICY_ROUND_ROBIN", "POLICY_SORTED",
+                             "POLICY_CHUNK_FLOW", "POLICY_CHUNK_FLOW"])
         yield f"--seed {seed}, run {index}", text, lengths, batch, policy

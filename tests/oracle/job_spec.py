@@ -141,6 +141,9 @@ class Job:
         self._read_cost(spec.message("cost"))
         self._read_model(spec.message("model"))
         self.policy = spec.enum("policy", "POLICY_OPTIMIZED")
+        chunk_flow = spec.message("chunk_flow")
+        self.chunk_size = chunk_flow.integer("chunk_size_tokens")
+        self.retained_chunks = chunk_flow.integer("retained_chunks", 1)
         self.roll_back = spec.message("heuristic").boolean("roll_back", True)
         self.blocks = self._all_blocks()
         self.block_set = set(self.blocks)
@@ -239,6 +242,23 @@ class Job:
         rate = self.seconds_per_flop / degree
         return (rate * self.linear_flops * tokens,
                 rate * self.attention_flops * tokens * tokens / efficiency)
+
+    def piece_seconds(self, begin, end):
+        """Compute of each rank of a CP group for tokens [begin, end)."""
+        tokens = end - begin
+        rate = self.seconds_per_flop / self.cp
+        share = tokens / self.cp
+        efficiency = share / (share + self.half_tokens)
+        return rate * (self.linear_flops * tokens + self.attention_flops *
+                       (end * end - begin * begin) / efficiency)
+
+    def chunk_lower_bound(self, lengths):
+        """No plan of chunks is faster."""
+        each = [self.piece_seconds(0, n) for n in lengths]
+        chunks = -(-sum(lengths) // (self.bucket * self.cp))
+        return max(sum(each) / self.dp +
+                   self.overhead * max(1.0, chunks / self.dp),
+                   max(each) + self.overhead)
 
     def link(self, first_rank, degree):
         per_node = self.ranks_per_node or self.ranks

@@ -30,6 +30,7 @@ std::vector<Question> Questions() {
   const auto add = [&](const JobSpec& spec, std::vector<int64_t> lengths) {
     for (const Policy policy : AllPolicies()) {
       const Job job = MakeJob(spec);
+      if (!CheckBatch(job, lengths, policy).ok()) continue;
       questions.push_back(
           {job, lengths, policy, MustPlan(job, lengths, policy)});
     }

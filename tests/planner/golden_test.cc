@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "skrull/planner/planner.h"
 #include "skrull/tests/planner/planner_test_util.h"
 
 namespace skrull {
@@ -23,7 +24,12 @@ std::string PlansText(const JobSpec& spec,
   std::string text = "lengths " + testing::ToText(lengths) + "\njob" +
                      testing::ToText(spec) + "\n";
   for (const Policy policy : AllPolicies()) {
-    text += "\n" + testing::ToText(testing::MustPlan(job, lengths, policy));
+    const absl::Status status = CheckBatch(job, lengths, policy);
+    text +=
+        "\n" + (status.ok()
+                    ? testing::ToText(testing::MustPlan(job, lengths, policy))
+                    : "policy " + PolicyName(policy) +
+                          " refuses: " + std::string(status.message()) + "\n");
   }
   return text;
 }

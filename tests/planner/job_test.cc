@@ -360,7 +360,7 @@ TEST_CASE("Job: names of policies", "[planner][job]") {
         std::vector<std::string>{"POLICY_SKRULL", "POLICY_STATIC_CP",
                                  "POLICY_PACKED_STATIC_CP", "POLICY_OPTIMIZED",
                                  "POLICY_DACP_ONLY", "POLICY_ROUND_ROBIN",
-                                 "POLICY_SORTED"});
+                                 "POLICY_SORTED", "POLICY_CHUNK_FLOW"});
 }
 
 }  // namespace

@@ -86,6 +86,45 @@ void AppendLink(const char* name, const LinkCost& link,
   out << "}";
 }
 
+const char* PassName(ChunkPass pass) {
+  switch (pass) {
+    case ChunkPass::kForward:
+      return "F";
+    case ChunkPass::kForwardDiscard:
+      return "FD";
+    case ChunkPass::kRecompute:
+      return "R";
+    case ChunkPass::kBackward:
+      return "B";
+  }
+  return "?";
+}
+
+void AppendChunks(const ChunkPlan& plan, std::ostringstream& out) {
+  out << "chunks of " << plan.chunk_size_tokens << " tokens, "
+      << plan.retained_chunks << " retained, over " << plan.cp_size
+      << " ranks\n";
+  for (size_t i = 0; i < plan.chunks.size(); ++i) {
+    const Chunk& chunk = plan.chunks[i];
+    out << "chunk " << i << ", " << chunk.group_index << " of "
+        << chunk.group_size << ", on DP rank " << chunk.dp_rank << ": "
+        << chunk.token_count << " tokens, " << Number(chunk.predicted_seconds)
+        << " s\n";
+    for (const ChunkPiece& piece : chunk.pieces) {
+      out << "  sequence " << piece.sequence << ": " << piece.range.begin
+          << " .. " << piece.range.end << " of " << piece.token_count << "\n";
+    }
+  }
+  for (const ChunkSchedule& schedule : plan.schedules) {
+    out << "DP rank " << schedule.dp_rank << ": "
+        << Number(schedule.predicted_seconds) << " s:";
+    for (const ChunkOperation& operation : schedule.operations) {
+      out << " " << PassName(operation.pass) << operation.chunk;
+    }
+    out << "\n";
+  }
+}
+
 }  // namespace
 
 JobSpec UnitSpec(int32_t dp_size, int32_t cp_size, int64_t bucket_size) {
@@ -270,6 +309,7 @@ std::string ToText(const Plan& plan) {
       out << "\n";
     }
   }
+  if (plan.chunk_plan) AppendChunks(*plan.chunk_plan, out);
   out << "blocks";
   for (const Block& b : plan.blocks) {
     out << " [" << b.first_rank << " .. "

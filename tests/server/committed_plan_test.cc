@@ -62,6 +62,71 @@ TEST_CASE("CommittedPlan: a share is what MakeRankPlan says, on any blocks",
   }
 }
 
+TEST_CASE("CommittedPlan: a share of chunks is what MakeRankPlan says",
+          "[server][committed_plan]") {
+  constexpr uint64_t kSeed = 8;
+  INFO("seed " << kSeed);
+  std::mt19937_64 random(kSeed);
+  for (int round = 0; round < 30; ++round) {
+    JobSpec spec;
+    spec.model.hidden_size = 64;
+    spec.model.layer_count = 2;
+    spec.model.attention_head_count = 4;
+    spec.parallelism.dp_size = 1 + static_cast<int32_t>(random() % 4);
+    spec.parallelism.cp_size = 1 + static_cast<int32_t>(random() % 5);
+    spec.memory.bucket_size_tokens = 20;
+    spec.policy = Policy::kChunkFlow;
+    const absl::StatusOr<Job> job = Job::Create(spec);
+    REQUIRE(job.ok());
+    std::vector<int64_t> lengths;
+    for (int i = 0; i < 12; ++i) {
+      lengths.push_back(1 + static_cast<int64_t>(random() % 300));
+    }
+    const absl::StatusOr<Plan> plan = MakePlan(*job, lengths, {});
+    REQUIRE(plan.ok());
+    const EncodedPlan encoded = EncodePlan(*plan);
+    const auto committed = CommittedPlan::Decode({.key = {},
+                                                  .generation = 1,
+                                                  .request_digest = "",
+                                                  .plan = encoded.bytes});
+    REQUIRE(committed.ok());
+    for (int32_t rank = 0; rank < job->pool().ranks() + 2; ++rank) {
+      INFO("rank " << rank);
+      const RankPlan share = (*committed)->Share(rank);
+      REQUIRE(share == MakeRankPlan(*plan, encoded.digest, rank));
+      REQUIRE(share.chunk_plan.has_value());
+    }
+  }
+}
+
+TEST_CASE("CommittedPlan: refuses stored chunks that no share can be made of",
+          "[server][committed_plan]") {
+  Plan plan;
+  plan.policy = Policy::kChunkFlow;
+  plan.chunk_plan = ChunkPlan{
+      .chunk_size_tokens = 4,
+      .retained_chunks = 1,
+      .chunks = {{.dp_rank = 0, .pieces = {{0, 3, {0, 3}}}, .token_count = 3}},
+      .schedules = {{}}};
+  const auto decodes = [&](const auto& change) {
+    Plan changed = plan;
+    change(*changed.chunk_plan);
+    PlanRecord record;
+    record.plan = EncodePlan(changed).bytes;
+    return CommittedPlan::Decode(record).ok();
+  };
+  CHECK(decodes([](ChunkPlan&) {}));
+  CHECK_FALSE(decodes([](ChunkPlan& p) { p.cp_size = 0; }));
+  CHECK_FALSE(decodes([](ChunkPlan& p) { p.chunks[0].dp_rank = 1; }));
+  CHECK_FALSE(decodes([](ChunkPlan& p) { p.chunks[0].dp_rank = -1; }));
+  CHECK_FALSE(decodes([](ChunkPlan& p) { p.chunks[0].token_count = 0; }));
+  CHECK_FALSE(
+      decodes([](ChunkPlan& p) { p.chunks[0].pieces[0].range.begin = -1; }));
+  CHECK_FALSE(decodes([](ChunkPlan& p) {
+    p.chunks[0].pieces[0].range.end = int64_t{1} << 31;
+  }));
+}
+
 TEST_CASE("CommittedPlan: decodes its own bytes and refuses others",
           "[server][committed_plan]") {
   JobSpec spec;

@@ -7,6 +7,7 @@
 #include "google/protobuf/stubs/logging.h"
 #include "google/protobuf/text_format.h"
 #include "skrull/planner/error.h"
+#include "skrull/planner/plan_checker.h"
 #include "skrull/server/convert.h"
 #include "skrull/tests/planner/planner_test_util.h"
 
@@ -146,12 +147,17 @@ TEST_CASE("PlanFromProto: mutated plans are read or refused",
   std::mt19937_64 engine(seed);
   const Job job = testing::MakeJob(testing::UnitSpec(2, 4, 100));
   const std::vector<int64_t> lengths = {300, 5, 7, 90, 90, 90, 1, 399};
+  const Policy policy = GENERATE(Policy::kSkrull, Policy::kChunkFlow);
   const std::string bytes =
-      PlanToProto(testing::MustPlan(job, lengths)).SerializeAsString();
+      PlanToProto(testing::MustPlan(job, lengths, policy)).SerializeAsString();
   for (int i = 0; i < kRounds; ++i) {
     v1::Plan proto;
     if (!proto.ParseFromString(Mutated(bytes, engine))) continue;
     const absl::StatusOr<Plan> plan = PlanFromProto(proto);
+    // Whatever it is, the checker survives it, and so does its share.
+    if (plan.ok() && CheckPlan(job, lengths, *plan).ok()) {
+      CHECK(MakeRankPlan(*plan, "", 3).batch_token_count == 982);
+    }
     if (!plan.ok()) {
       CheckRefusal(plan.status());
     } else if (PlanToProto(*plan).digest() != PlanDigest(proto)) {
@@ -159,7 +165,6 @@ TEST_CASE("PlanFromProto: mutated plans are read or refused",
       v1::Plan known = proto;
       known.DiscardUnknownFields();
       known.mutable_summary();
-      known.clear_chunk_plan();
       CHECK(PlanToProto(*plan).digest() == PlanDigest(known));
     }
   }

@@ -91,6 +91,44 @@ Plan AnyPlan(AnyValues& any) {
   return plan;
 }
 
+ChunkOperation AnyOperation(AnyValues& any) {
+  static constexpr ChunkPass kPasses[] = {
+      ChunkPass::kForward, ChunkPass::kForwardDiscard, ChunkPass::kRecompute,
+      ChunkPass::kBackward};
+  return {.pass = kPasses[any.Count() % 4], .chunk = any.Int32()};
+}
+
+ChunkPlan AnyChunkPlan(AnyValues& any) {
+  ChunkPlan plan;
+  plan.chunk_size_tokens = any.Int64();
+  plan.retained_chunks = any.Int64();
+  plan.cp_size = any.Int32();
+  for (size_t c = any.Count(); c > 0; --c) {
+    Chunk chunk;
+    chunk.dp_rank = any.Int32();
+    for (size_t p = any.Count(); p > 0; --p) {
+      chunk.pieces.push_back({.sequence = any.Int32(),
+                              .token_count = any.Int32(),
+                              .range = {any.Int64(), any.Int64()}});
+    }
+    chunk.group_index = any.Int32();
+    chunk.group_size = any.Int32();
+    chunk.token_count = any.Int64();
+    chunk.predicted_seconds = any.Double();
+    plan.chunks.push_back(chunk);
+  }
+  for (size_t s = any.Count(); s > 0; --s) {
+    ChunkSchedule schedule;
+    schedule.dp_rank = any.Int32();
+    for (size_t o = any.Count(); o > 0; --o) {
+      schedule.operations.push_back(AnyOperation(any));
+    }
+    schedule.predicted_seconds = any.Double();
+    plan.schedules.push_back(schedule);
+  }
+  return plan;
+}
+
 v1::Plan Reparsed(const std::string& bytes) {
   v1::Plan plan;
   REQUIRE(plan.ParseFromString(bytes));
@@ -102,7 +140,8 @@ TEST_CASE("PlanToProto: any plan survives the wire, digest included",
   const uint64_t seed = GENERATE(range(uint64_t{1}, uint64_t{301}));
   CAPTURE(seed);
   AnyValues any(seed);
-  const Plan plan = AnyPlan(any);
+  Plan plan = AnyPlan(any);
+  if (seed % 2 == 0) plan.chunk_plan = AnyChunkPlan(any);
   const v1::Plan proto = PlanToProto(plan);
   const v1::Plan received = Reparsed(proto.SerializeAsString());
   CHECK((PlanFromProto(received).value() == plan));
@@ -183,6 +222,57 @@ TEST_CASE("PlanDigest: is SHA-256 of the documented bytes",
   v1::Plan with_other_digest = proto;
   with_other_digest.set_digest("whatever");
   CHECK(PlanDigest(with_other_digest) == proto.digest());
+
+  plan.policy = Policy::kChunkFlow;
+  plan.micro_batches.clear();
+  plan.blocks.clear();
+  plan.chunk_plan = ChunkPlan{
+      .chunk_size_tokens = 4,
+      .retained_chunks = 1,
+      .chunks =
+          {{.dp_rank = 1,
+            .pieces = {{.sequence = 2, .token_count = 7, .range = {4, 7}}},
+            .group_index = 1,
+            .group_size = 2,
+            .token_count = 3,
+            .predicted_seconds = 0}},
+      .schedules = {{.dp_rank = 1,
+                     .operations = {{ChunkPass::kRecompute, 5}},
+                     .predicted_seconds = 0}},
+      .cp_size = 6};
+  static constexpr char kChunkBytes[] =
+      "\x0a\x03run\x10\xac\x02\x18\x01"
+      "\x28\x08"          // POLICY_CHUNK_FLOW
+      "\x4a\x00"          // summary
+      "\x52\x26"          // chunk_plan
+      "\x08\x04\x10\x01"  //   chunk_size_tokens, retained_chunks
+      "\x1a\x14"          //   chunks[0]
+      "\x08\x01"          //     dp_rank
+      "\x12\x0a"          //     pieces[0]: sequence, token_count,
+      "\x08\x02\x10\x07"  //       range
+      "\x1a\x04\x08\x04\x10\x07"
+      "\x18\x01\x20\x02\x28\x03"  //     group_index, _size, token_count
+      "\x22\x08"                  //   schedules[0]
+      "\x08\x01"                  //     dp_rank
+      "\x12\x04\x08\x03\x10\x05"  //     operations[0]: pass, chunk
+      "\x28\x06";                 //   cp_size
+  CHECK(PlanToProto(plan).digest() ==
+        Sha256Hex(std::string(kChunkBytes, sizeof(kChunkBytes) - 1)));
+}
+
+TEST_CASE("PlanFromProto: refuses an operation it does not know",
+          "[server][convert]") {
+  v1::Plan plan;
+  plan.set_policy(v1::POLICY_CHUNK_FLOW);
+  v1::ChunkSchedule* schedule = plan.mutable_chunk_plan()->add_schedules();
+  schedule->add_operations()->set_pass(v1::CHUNK_PASS_BACKWARD);
+  CHECK(PlanFromProto(plan).ok());
+  schedule->add_operations()->set_pass(
+      GENERATE(v1::CHUNK_PASS_UNSPECIFIED, static_cast<v1::ChunkPass>(9)));
+  const absl::Status status = PlanFromProto(plan).status();
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK(GetErrorDetail(status)->field ==
+        "chunk_plan.schedules[0].operations[1].pass");
 }
 
 TEST_CASE("PlanDigest: does not depend on the order of fields on the wire",
@@ -293,6 +383,31 @@ TEST_CASE("RankPlanToProto: carries every value over", "[server][convert]") {
   CHECK(second.segments(0).low().end() == 10);
   CHECK(second.segments(0).high().begin() == 10);
   CHECK(second.segments(0).high().end() == 15);
+  CHECK_FALSE(proto.has_chunk_plan());
+
+  plan.chunk_plan =
+      RankChunkPlan{.retained_chunks = 7,
+                    .chunks = {{.chunk = 5,
+                                .segments = micro_batch.segments,
+                                .row_count = 10,
+                                .group_index = 1,
+                                .group_size = 3,
+                                .token_weight = 0.5}},
+                    .operations = {{ChunkPass::kForwardDiscard, 5}}};
+  const v1::RankPlan with_chunks = RankPlanToProto(plan);
+  const v1::RankChunkPlan& chunks = with_chunks.chunk_plan();
+  CHECK(chunks.retained_chunks() == 7);
+  REQUIRE(chunks.chunks_size() == 1);
+  CHECK(chunks.chunks(0).chunk() == 5);
+  CHECK(chunks.chunks(0).segments(0).SerializeAsString() ==
+        second.segments(0).SerializeAsString());
+  CHECK(chunks.chunks(0).row_count() == 10);
+  CHECK(chunks.chunks(0).group_index() == 1);
+  CHECK(chunks.chunks(0).group_size() == 3);
+  CHECK(chunks.chunks(0).token_weight() == 0.5);
+  REQUIRE(chunks.operations_size() == 1);
+  CHECK(chunks.operations(0).pass() == v1::CHUNK_PASS_FORWARD_DISCARD);
+  CHECK(chunks.operations(0).chunk() == 5);
 }
 
 }  // namespace

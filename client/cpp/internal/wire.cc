@@ -12,6 +12,7 @@
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/text_format.h"
+#include "skrull/client/internal/chunk_wire.h"
 
 namespace skrull::client_internal {
 namespace {
@@ -208,13 +209,7 @@ absl::StatusOr<PlanResult> PlanFromWire(const v1::PlanBatchResponse& wire) {
   return result;
 }
 
-RankPlan RankPlanFromWire(const v1::RankPlan& wire) {
-  const auto block = [](const v1::Block& from) {
-    return Block{.first_rank = from.first_rank(), .degree = from.degree()};
-  };
-  const auto range = [](const v1::TokenRange& from) {
-    return TokenRange{.begin = from.begin(), .end = from.end()};
-  };
+absl::StatusOr<RankPlan> RankPlanFromWire(const v1::RankPlan& wire) {
   RankPlan plan;
   plan.job = wire.job();
   plan.step = wire.step();
@@ -226,11 +221,7 @@ RankPlan RankPlanFromWire(const v1::RankPlan& wire) {
     RankMicroBatch micro_batch;
     micro_batch.segments.reserve(static_cast<size_t>(from.segments_size()));
     for (const v1::RankSegment& segment : from.segments()) {
-      micro_batch.segments.push_back({.sequence = segment.sequence(),
-                                      .token_count = segment.token_count(),
-                                      .block = block(segment.block()),
-                                      .low = range(segment.low()),
-                                      .high = range(segment.high())});
+      micro_batch.segments.push_back(SegmentFromWire(segment));
     }
     micro_batch.row_count = from.row_count();
     micro_batch.token_count = from.token_count();
@@ -238,10 +229,19 @@ RankPlan RankPlanFromWire(const v1::RankPlan& wire) {
     plan.micro_batches.push_back(std::move(micro_batch));
   }
   for (const v1::Block& from : wire.blocks()) {
-    plan.blocks.push_back(block(from));
+    plan.blocks.push_back(
+        {.first_rank = from.first_rank(), .degree = from.degree()});
   }
   plan.batch_token_count = wire.batch_token_count();
   plan.predicted_seconds = wire.predicted_seconds();
+  if (wire.has_chunk_plan()) {
+    plan.chunk_plan = RankChunkPlanFromWire(wire.chunk_plan());
+    if (!plan.chunk_plan) {
+      return absl::InternalError(
+          "the daemon's answer holds an operation on a chunk that this client "
+          "does not know");
+    }
+  }
   return plan;
 }
 

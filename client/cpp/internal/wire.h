@@ -48,7 +48,8 @@ absl::StatusOr<PlanResult> PlanFromWire(const v1::PlanBatchResponse& wire);
 // The result of planning in process.
 PlanResult PlanFromWire(const v1::Plan& wire);
 
-RankPlan RankPlanFromWire(const v1::RankPlan& wire);
+// Errors: INTERNAL for an operation on a chunk that this client does not know.
+absl::StatusOr<RankPlan> RankPlanFromWire(const v1::RankPlan& wire);
 
 }  // namespace skrull::client_internal
 
