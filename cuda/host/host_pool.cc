@@ -144,7 +144,13 @@ class HostPool::BlockCommunicator final : public Communicator {
             Abort(device);
             return {};
           }
-          Status done = run(label);
+          Status done;
+          try {
+            done = run(label);
+          } catch (const std::bad_alloc&) {
+            done = {StatusCode::kOutOfMemory,
+                    "no memory for " + LabelText(label)};
+          }
           // One that ran out of memory has not come to the others.
           if (!done.ok()) Abort(done);
           return done.ok() ? done : Poll();

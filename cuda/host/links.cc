@@ -58,7 +58,13 @@ Status Links::Exchange(const MessageLabel& label, std::span<const Out> out,
   int64_t open = 0;
   std::unique_lock lock(mutex_);
   SKRULL_EXEC_RETURN_IF_ERROR(failure_.Get());
-  if (Status started = StartLocked(label, out, in, &open); !started.ok()) {
+  Status started;
+  try {
+    started = StartLocked(label, out, in, &open);
+  } catch (const std::bad_alloc&) {
+    started = {StatusCode::kOutOfMemory, "no memory for a message"};
+  }
+  if (!started.ok()) {
     FailLocked(started);
     return failure_.Get();
   }
