@@ -76,14 +76,17 @@ Backend::Backend(const ServerOptions& options, std::unique_ptr<Store> store,
       planner_(store_.get(), options.kept_steps, clock, logger, metrics),
       plans_(
           {.max_waits = options.max_waiting_calls},
-          [this](std::function<void()> task) {
-            const absl::Status queued =
-                store_pool_.Submit([task](const absl::Status&) { task(); });
-            if (!queued.ok()) task();
-          },
+          [this](std::function<void()> task) { RunSoon(std::move(task)); },
+          clock, metrics),
+      rendezvous_(
+          {.max_waits = options.max_waiting_calls},
+          [this](std::function<void()> task) { RunSoon(std::move(task)); },
           clock, metrics),
       jobs_(store_.get(), metrics,
-            [this](const RegisteredJob& job) { plans_.EndJob(job); }),
+            [this](const RegisteredJob& job) {
+              plans_.EndJob(job);
+              rendezvous_.EndJob(job);
+            }),
       store_pool_("store", kStoreThreads,
                   kStoreQueue + options.max_waiting_calls, clock),
       planning_pool_(options.planning_threads, options.planning_queue, clock,
@@ -133,6 +136,12 @@ void Backend::WaitForPlan(const std::shared_ptr<RegisteredJob>& job,
         }
       });
   if (!queued.ok()) plans_.Fail(step_key, queued);
+}
+
+void Backend::RunSoon(std::function<void()> task) {
+  const absl::Status queued =
+      store_pool_.Submit([task](const absl::Status&) { task(); });
+  if (!queued.ok()) task();
 }
 
 void Backend::FindInStore(const std::shared_ptr<RegisteredJob>& job,
@@ -229,6 +238,7 @@ void Backend::ReportStep(const v1::ReportStepRequest& request,
 void Backend::StartDrain() {
   draining_ = true;
   plans_.Drain();
+  rendezvous_.Drain();
 }
 
 void Backend::Close() {

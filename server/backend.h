@@ -21,6 +21,7 @@
 #include "skrull/server/options.h"
 #include "skrull/server/plan_directory.h"
 #include "skrull/server/planning_pool.h"
+#include "skrull/server/rendezvous.h"
 #include "skrull/server/store.h"
 #include "skrull/server/worker_pool.h"
 #include "skrull/v1/planner_service.pb.h"
@@ -60,6 +61,7 @@ class Backend {
   }
 
   JobDirectory& jobs() { return jobs_; }
+  Rendezvous& rendezvous() { return rendezvous_; }
 
   // `done` is called once, here or on a thread of the store's pool.
   void CreateJob(const v1::CreateJobRequest& request,
@@ -69,7 +71,8 @@ class Backend {
   void ReportStep(const v1::ReportStepRequest& request,
                   std::function<void(const absl::Status&)> done);
 
-  // Refuses new work, and all that waits for a commit, with kDraining.
+  // Refuses new work, and all that waits for a commit or for other ranks, with
+  // kDraining.
   void StartDrain();
   bool draining() const { return draining_; }
   // Answers what no thread has begun with kDraining. Does not wait for what is
@@ -80,6 +83,8 @@ class Backend {
   Backend(const ServerOptions& options, std::unique_ptr<Store> store,
           const Clock* clock, const Logger* logger, Metrics* metrics);
 
+  // Runs a task on the store's pool; here if that is full or closed.
+  void RunSoon(std::function<void()> task);
   void FindInStore(const std::shared_ptr<RegisteredJob>& job,
                    const StepKey& step_key, const PlanKey& plan_key);
 
@@ -91,6 +96,7 @@ class Backend {
   std::atomic<bool> draining_ = false;
   const BatchPlanner planner_;
   PlanDirectory plans_;
+  Rendezvous rendezvous_;
   JobDirectory jobs_;
   WorkerPool store_pool_;  // these last: their threads use the rest
   PlanningPool planning_pool_;

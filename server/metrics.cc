@@ -17,8 +17,8 @@ namespace {
 using prometheus::Histogram;
 
 constexpr const char* kMethodNames[kRpcMethods] = {
-    "CreateJob", "GetJob",      "ListJobs",    "DeleteJob",
-    "PlanBatch", "StreamPlans", "GetRankPlan", "ReportStep"};
+    "CreateJob",   "GetJob",      "ListJobs",   "DeleteJob", "PlanBatch",
+    "StreamPlans", "GetRankPlan", "ReportStep", "Rendezvous"};
 constexpr const char* kPhaseNames[kPlanningPhases] = {"decode", "plan", "check",
                                                       "encode", "commit"};
 // The names of gRPC's own documentation.
@@ -154,6 +154,8 @@ Metrics::Metrics() : registry_(std::make_shared<prometheus::Registry>()) {
   jobs_ = AddGauge(registry, "skrull_jobs", "Registered jobs.");
   rank_waits_ = AddGauge(registry, "skrull_rank_waits",
                          "GetRankPlan calls that wait for a commit.");
+  rendezvous_waits_ = AddGauge(registry, "skrull_rendezvous_waits",
+                               "Rendezvous calls that wait for other ranks.");
   AddGauge(registry, "skrull_build_info", "Always 1; what is running.",
            {{"version", kSkrullVersion}})
       ->Set(1);
@@ -222,6 +224,9 @@ void Metrics::AddQueueDepth(int64_t tasks) {
 void Metrics::SetJobs(int64_t jobs) { jobs_->Set(static_cast<double>(jobs)); }
 void Metrics::SetRankWaits(int64_t waits) {
   rank_waits_->Set(static_cast<double>(waits));
+}
+void Metrics::SetRendezvousWaits(int64_t waits) {
+  rendezvous_waits_->Set(static_cast<double>(waits));
 }
 
 }  // namespace skrull

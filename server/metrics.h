@@ -34,8 +34,9 @@ enum class RpcMethod : int8_t {
   kStreamPlans,
   kGetRankPlan,
   kReportStep,
+  kRendezvous,
 };
-inline constexpr int kRpcMethods = 8;
+inline constexpr int kRpcMethods = 9;
 
 // "PlanBatch" for kPlanBatch, and so on.
 const char* RpcMethodName(RpcMethod method);
@@ -73,6 +74,7 @@ class Metrics {
   void AddQueueDepth(int64_t tasks);
   void SetJobs(int64_t jobs);
   void SetRankWaits(int64_t waits);
+  void SetRendezvousWaits(int64_t waits);
 
  private:
   static constexpr int kCodes = 17;  // of absl::StatusCode
@@ -96,6 +98,7 @@ class Metrics {
   prometheus::Gauge* queue_depth_;
   prometheus::Gauge* jobs_;
   prometheus::Gauge* rank_waits_;
+  prometheus::Gauge* rendezvous_waits_;
 };
 
 }  // namespace skrull

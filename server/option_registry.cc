@@ -216,13 +216,15 @@ std::vector<Option> MakeRegistry() {
                    "refused with QUEUE_FULL and a time to retry after."),
            Integer(
                "max_waiting_calls", &O::max_waiting_calls, 1, 1 << 20,
-               "Most GetRankPlan calls that wait for a plan to be committed. "
-               "One more is refused with LIMIT_EXCEEDED and a time to retry "
+               "Most GetRankPlan calls that wait for a plan to be committed, "
+               "and most Rendezvous calls that wait for other ranks. One more "
+               "of either is refused with LIMIT_EXCEEDED and a time to retry "
                "after. At least the ranks of all jobs that run at once."),
            Seconds(
                "max_wait_seconds", &O::max_wait_seconds, 0.001, 86400,
-               "Longest wait of one GetRankPlan call, if its own deadline is "
-               "later. A call without a deadline waits 30 seconds at most."),
+               "Longest wait of one GetRankPlan or Rendezvous call, if its own "
+               "deadline is later. A call without a deadline waits 30 seconds "
+               "at most."),
        }},
       {"Connections",
        {

@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// For a GetRankPlan call that has no deadline of its own.
+// For a call that waits for others and has no deadline of its own.
 constexpr std::chrono::seconds kDefaultWait{30};
 // For any other call; queues are bounded, so this is never the limit that
 // tells.
@@ -59,23 +59,63 @@ grpc::ByteBuffer EncodeResponse(const PlanAnswer& answer) {
   return grpc::ByteBuffer(slices, std::size(slices));
 }
 
+absl::StatusOr<std::shared_ptr<RegisteredJob>> FindJob(const std::string& name,
+                                                       int64_t generation,
+                                                       JobDirectory* jobs) {
+  absl::Status status = ValidateJobName(name, "job");
+  if (!status.ok()) return status;
+  absl::StatusOr<std::shared_ptr<RegisteredJob>> job = jobs->Find(name);
+  if (!job.ok()) return job;
+  status = (*job)->CheckGeneration(generation);
+  if (!status.ok()) return status;
+  return job;
+}
+
+absl::Status CheckInteger(const std::string& field, int64_t value,
+                          int64_t first, int64_t last) {
+  if (value >= first && value <= last) return absl::OkStatus();
+  return MakeError(
+      {.reason = ErrorReason::kFieldInvalid, .field = field, .limit = last},
+      absl::StrCat(field, ": must be in ", first, " .. ", last, ", is ",
+                   value));
+}
+
 // The job of a request that is in range for it.
 absl::StatusOr<std::shared_ptr<RegisteredJob>> FindRankJob(
     const v1::GetRankPlanRequest& request, JobDirectory* jobs) {
   absl::Status status = CheckStep(request.step(), request.attempt());
   if (!status.ok()) return status;
-  status = ValidateJobName(request.job(), "job");
-  if (!status.ok()) return status;
   absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
-      jobs->Find(request.job());
+      FindJob(request.job(), request.generation(), jobs);
   if (!job.ok()) return job;
-  status = (*job)->CheckGeneration(request.generation());
+  status =
+      CheckInteger("rank", request.rank(), 0, (*job)->job().pool().ranks() - 1);
   if (!status.ok()) return status;
-  const int64_t last = (*job)->job().pool().ranks() - 1;
-  if (request.rank() < 0 || request.rank() > last) {
-    return MakeError(
-        {.reason = ErrorReason::kFieldInvalid, .field = "rank", .limit = last},
-        absl::StrCat("rank: must be in 0 .. ", last, ", is ", request.rank()));
+  return job;
+}
+
+absl::StatusOr<std::shared_ptr<RegisteredJob>> FindRendezvousJob(
+    const v1::RendezvousRequest& request, JobDirectory* jobs) {
+  absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
+      FindJob(request.job(), request.generation(), jobs);
+  if (!job.ok()) return job;
+  absl::Status status = ValidateJobName(request.key(), "key");
+  if (!status.ok()) return status;
+  status =
+      CheckInteger("size", request.size(), 1, (*job)->job().pool().ranks());
+  if (!status.ok()) return status;
+  status = CheckInteger("rank", request.rank(), 0, request.size() - 1);
+  if (!status.ok()) return status;
+  const auto bytes = static_cast<int64_t>(request.offer().size());
+  if (request.rank() != 0 && bytes != 0) {
+    return FieldError("offer", "must be empty: only rank 0 offers");
+  }
+  if (request.rank() == 0 && (bytes < 1 || bytes > kMaxOfferBytes)) {
+    return MakeError({.reason = ErrorReason::kFieldInvalid,
+                      .field = "offer",
+                      .limit = kMaxOfferBytes},
+                     absl::StrCat("offer: rank 0 offers 1 .. ", kMaxOfferBytes,
+                                  " bytes, this has ", bytes));
   }
   return job;
 }
@@ -239,6 +279,33 @@ grpc::ServerUnaryReactor* PlannerService::ReportStep(
   UnaryCall* const call = NewCall(RpcMethod::kReportStep);
   backend_->ReportStep(
       *request, [call](const absl::Status& status) { call->Answer(status); });
+  return call;
+}
+
+grpc::ServerUnaryReactor* PlannerService::Rendezvous(
+    grpc::CallbackServerContext* context, const v1::RendezvousRequest* request,
+    v1::RendezvousResponse* response) {
+  UnaryCall* const call = NewCall(RpcMethod::kRendezvous);
+  const absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
+      FindRendezvousJob(*request, &backend_->jobs());
+  if (!job.ok()) {
+    call->Answer(job.status());
+    return call;
+  }
+  const auto wait = std::make_shared<RendezvousCall>(
+      *job,
+      RendezvousCall::Terms{.key = request->key(),
+                            .size = request->size(),
+                            .rank = request->rank(),
+                            .offer = request->offer()},
+      WaitDeadline(*context, *backend_),
+      [call, response](const RendezvousCall::Answer& offer) {
+        if (offer.ok()) response->set_offer(**offer);
+        call->Answer(offer.status());
+      });
+  call->OnGone(
+      [backend = backend_, wait] { backend->rendezvous().Cancel(wait); });
+  backend_->rendezvous().Join(wait);
   return call;
 }
 

@@ -23,7 +23,9 @@ using PlannerServiceBase = v1::PlannerService::WithCallbackMethod_CreateJob<
                     v1::PlannerService::WithCallbackMethod_StreamPlans<
                         v1::PlannerService::WithCallbackMethod_GetRankPlan<
                             v1::PlannerService::WithCallbackMethod_ReportStep<
-                                v1::PlannerService::Service>>>>>>>>;
+                                v1::PlannerService::
+                                    WithCallbackMethod_Rendezvous<
+                                        v1::PlannerService::Service>>>>>>>>>;
 
 // Thread-safe. Must outlive every call: WaitForCalls tells.
 class PlannerService final : public PlannerServiceBase {
@@ -55,6 +57,10 @@ class PlannerService final : public PlannerServiceBase {
       grpc::CallbackServerContext* context,
       const v1::ReportStepRequest* request,
       v1::ReportStepResponse* response) override;
+  grpc::ServerUnaryReactor* Rendezvous(
+      grpc::CallbackServerContext* context,
+      const v1::RendezvousRequest* request,
+      v1::RendezvousResponse* response) override;
 
   // Ends open streams once they have answered what they have read.
   void StartDrain() { streams_.StartDrain(); }

@@ -94,6 +94,20 @@ struct RankPlanRequest {
   int32_t rank = 0;     // 0 .. dp_size * cp_size - 1
 };
 
+// One rank's part in a meeting of the ranks of a job.
+struct RendezvousRequest {
+  std::string job = {};
+  // Refuse when the job has another generation; 0 = any.
+  int64_t generation = 0;
+  // What the ranks meet for: 1 .. 128 characters, as of a job's name. It may be
+  // used again once they have met or failed to.
+  std::string key = {};
+  int32_t size = 1;  // ranks that meet, 1 .. dp_size * cp_size
+  int32_t rank = 0;  // 0 .. size - 1
+  // Rank 0: 1 .. 4096 bytes. Other ranks: empty.
+  std::string offer = {};
+};
+
 // How a step ended on a rank.
 enum class StepOutcome : int8_t {
   kOk,

@@ -164,6 +164,21 @@ absl::StatusOr<RankPlan> PlannerClient::GetRankPlan(
   return client_internal::RankPlanFromWire(*response);
 }
 
+absl::StatusOr<std::string> PlannerClient::Rendezvous(
+    const RendezvousRequest& request, const CallOptions& call) {
+  v1::RendezvousRequest wire;
+  wire.set_job(request.job);
+  wire.set_generation(request.generation);
+  wire.set_key(request.key);
+  wire.set_size(request.size);
+  wire.set_rank(request.rank);
+  wire.set_offer(request.offer);
+  absl::StatusOr<v1::RendezvousResponse> response = impl_->Call(
+      "Rendezvous", &v1::PlannerService::Stub::Rendezvous, wire, call);
+  if (!response.ok()) return response.status();
+  return std::move(*response->mutable_offer());
+}
+
 absl::Status PlannerClient::ReportStep(const std::string& job,
                                        int64_t generation,
                                        const StepReport& report,

@@ -148,6 +148,18 @@ class PlannerClient {
   absl::StatusOr<RankPlan> GetRankPlan(const RankPlanRequest& request,
                                        const CallOptions& call = {});
 
+  // Waits for all ranks of a job and returns what rank 0 offered, such as an
+  // NCCL unique id, on every rank. All or none: when the first rank's deadline
+  // passes, all get DEADLINE_EXCEEDED, which names the ranks that did not come.
+  // A daemon that restarts meanwhile forgets who waited; the calls come again
+  // by themselves. An answer that was lost on its way is the one exception:
+  // that rank waits on while the others have theirs, so what they set up with
+  // it needs a deadline too. Errors: FAILED_PRECONDITION for another
+  // generation, another size than the other ranks', or a second, different
+  // offer.
+  absl::StatusOr<std::string> Rendezvous(const RendezvousRequest& request,
+                                         const CallOptions& call = {});
+
   // Tells the daemon how a step went on one rank. `generation` 0 = any.
   absl::Status ReportStep(const std::string& job, int64_t generation,
                           const StepReport& report,

@@ -9,7 +9,9 @@
 
 #include "skrull/cuda/cpu/host_device.h"
 #include "skrull/cuda/cpu/host_types.h"
+#include "skrull/cuda/cpu/rank_sum.h"
 #include "skrull/cuda/host_queue.h"
+#include "skrull/cuda/rank_votes.h"
 
 namespace skrull::exec {
 namespace {
@@ -17,25 +19,6 @@ namespace {
 std::string BlockName(Block block) {
   return "[" + std::to_string(block.first_rank) + ", " +
          std::to_string(block.first_rank + block.degree) + ")";
-}
-
-// recv[i] := sum of sends[r][offset + i] over r, ascending.
-template <class T>
-void SumRanks(const std::vector<const void*>& sends, int64_t offset,
-              int64_t count, void* recv) {
-  using Sum = AccumulatorType<T>;
-  constexpr int64_t kBatch = 256;
-  Sum sums[kBatch];
-  for (int64_t begin = 0; begin < count; begin += kBatch) {
-    const int64_t n = std::min(kBatch, count - begin);
-    std::fill_n(sums, n, Sum{0});
-    for (const void* send : sends) {
-      const T* from = static_cast<const T*>(send) + offset + begin;
-      for (int64_t i = 0; i < n; ++i) sums[i] += ConvertHost<Sum>(from[i]);
-    }
-    T* to = static_cast<T*>(recv) + begin;
-    for (int64_t i = 0; i < n; ++i) to[i] = ConvertHost<T>(sums[i]);
-  }
 }
 
 }  // namespace
@@ -229,24 +212,10 @@ Status InProcessPool::Compare(Visit* visit, int32_t first_rank, int32_t size,
     Fail(entered);
     return entered;
   }
-  // The most common contribution counts as right, the lowest rank's if several
-  // are as common.
-  std::map<std::string, int32_t> votes;
-  for (int32_t r = 0; r < size; ++r) ++votes[visit->Of(r).what];
-  if (votes.size() == 1) return {};
-  int32_t right = 0;
-  for (int32_t r = 1; r < size; ++r) {
-    if (votes[visit->Of(r).what] > votes[visit->Of(right).what]) right = r;
-  }
-  std::string message = "ranks differ: rank " +
-                        std::to_string(first_rank + right) + " came with " +
-                        visit->Of(right).what;
-  for (int32_t r = 0; r < size; ++r) {
-    if (visit->Of(r).what != visit->Of(right).what) {
-      message += ", rank " + std::to_string(first_rank + r) + " with " +
-                 visit->Of(r).what;
-    }
-  }
+  std::vector<std::string> brought;
+  for (int32_t r = 0; r < size; ++r) brought.push_back(visit->Of(r).what);
+  std::string message = DescribeDifference(first_rank, brought);
+  if (message.empty()) return {};
   SKRULL_EXEC_RETURN_IF_ERROR(visit->Leave());
   return {StatusCode::kFailedPrecondition, std::move(message)};
 }

@@ -36,6 +36,8 @@ constexpr ReasonRow kReasons[] = {
      absl::StatusCode::kFailedPrecondition},
     {ErrorReason::kGenerationMismatch, "GENERATION_MISMATCH",
      absl::StatusCode::kFailedPrecondition},
+    {ErrorReason::kRendezvousConflict, "RENDEZVOUS_CONFLICT",
+     absl::StatusCode::kFailedPrecondition},
     {ErrorReason::kJobNotFound, "JOB_NOT_FOUND", absl::StatusCode::kNotFound},
     {ErrorReason::kJobExists, "JOB_EXISTS", absl::StatusCode::kAlreadyExists},
     {ErrorReason::kLimitExceeded, "LIMIT_EXCEEDED",

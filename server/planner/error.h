@@ -25,6 +25,7 @@ enum class ErrorReason : int8_t {
   kSimulatedOom,     // FAILED_PRECONDITION: as heuristic.roll_back = false asks
   kPlanConflict,     // FAILED_PRECONDITION: key committed for another request
   kGenerationMismatch,  // FAILED_PRECONDITION: job has another generation
+  kRendezvousConflict,  // FAILED_PRECONDITION: ranks came with other terms
   kJobNotFound,         // NOT_FOUND
   kJobExists,           // ALREADY_EXISTS: same name, other spec
   kLimitExceeded,       // RESOURCE_EXHAUSTED: over a server limit
