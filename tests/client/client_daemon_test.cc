@@ -112,7 +112,9 @@ TEST_CASE("PlannerClient: a daemon's chunks are those made in process",
     REQUIRE(*asked == *derived);
     REQUIRE(asked->chunk_plan.has_value());
     CHECK(asked->micro_batches.empty());
-    CHECK_FALSE(asked->chunk_plan->operations.empty());
+    // A DP rank may have no chunk at all.
+    CHECK(asked->chunk_plan->operations.size() >=
+          2 * asked->chunk_plan->chunks.size());
     for (const RankChunk& chunk : asked->chunk_plan->chunks) {
       rows += chunk.row_count;
     }
