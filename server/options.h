@@ -37,10 +37,10 @@ struct ServerOptions {
 
   // Work in progress.
   int64_t planning_threads = 2;
-  int64_t planning_queue = 1024;      // batches waiting for a planning thread
+  int64_t planning_queue = 1024;  // batches waiting for a planning thread
   // GetRankPlan calls waiting for a commit, and Rendezvous calls for ranks
   int64_t max_waiting_calls = 65536;
-  double max_wait_seconds = 600;      // of one such call
+  double max_wait_seconds = 600;  // of one such call
 
   // Connections.
   double keepalive_seconds = 60;          // idle time before the daemon pings
