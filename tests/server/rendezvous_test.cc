@@ -84,7 +84,8 @@ TEST_CASE("Rendezvous: the last rank completes its own meeting alone",
       r2(f.registered, "a", 3, 2);
   for (TestCall* call : {&r1, &r0, &other_key, &other})
     f.table.Join(call->call);
-  CHECK(r0.answers() + r1.answers() + other_key.answers() + other.answers() == 0);
+  CHECK(r0.answers() + r1.answers() + other_key.answers() + other.answers() ==
+        0);
   f.table.Join(r2.call);
   for (TestCall* call : {&r0, &r1, &r2}) {
     CHECK(call->Offer() == "id");
