@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
 #include <sstream>
@@ -21,6 +22,8 @@
 #include "skrull/planner/plan_checker.h"
 #include "skrull/planner/planner.h"
 #include "skrull/server/convert.h"
+#include "skrull/tests/planner/exact_optimum.h"
+#include "skrull/tests/planner/planner_test_util.h"
 
 namespace skrull {
 namespace {
@@ -270,6 +273,28 @@ void PrintNeverWorse(const std::vector<Run>& runs) {
       batches, worse);
 }
 
+// Random batches of at most eight sequences on four ranks against the optimum.
+void PrintOptimum() {
+  constexpr int kRuns = 3000;
+  constexpr int64_t kMostNodes = 3'000'000;
+  testing::Random random(1);
+  std::vector<double> excess;
+  for (int run = 0; run < kRuns; ++run) {
+    const Job job = testing::MakeJob(testing::RandomFourRanks(random));
+    const Lengths lengths = testing::FewLengths(random, job, 8);
+    const double seconds = PlanBatch(job, lengths, Policy::kOptimized, 1)
+                               .plan.summary.predicted_seconds;
+    const std::optional<double> exact =
+        testing::ExactOptimum(job, lengths, seconds, kMostNodes);
+    if (exact && *exact > 0) excess.push_back(100 * (seconds / *exact - 1));
+  }
+  std::printf(
+      "\nAgainst the exact optimum, %zu of %d random batches of at most 8 "
+      "sequences on 4 ranks: %.4f %% slower on average (target 1), %.2f %% at "
+      "most (target 10).\n",
+      excess.size(), kRuns, Mean(excess), Most(excess));
+}
+
 // Growing pools: time and gap.
 void PrintGrowth(const fs::path& jobs_dir, const std::vector<List>& lists) {
   const struct {
@@ -331,6 +356,7 @@ int Main(const fs::path& jobs_dir, const std::vector<fs::path>& folders) {
   const std::vector<Run> pool = Runs(jobs_dir, lists, v1::BLOCK_SCOPE_POOL);
   PrintGaps(pool);
   PrintNeverWorse(Runs(jobs_dir, lists, v1::BLOCK_SCOPE_GROUP));
+  PrintOptimum();
   PrintGrowth(jobs_dir, lists);
   PrintBudgets(pool);
   return 0;

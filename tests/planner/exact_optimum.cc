@@ -192,4 +192,39 @@ std::optional<double> ExactOptimum(const Job& job,
   return Search(job, lengths, known, most_nodes).Run();
 }
 
+JobSpec RandomFourRanks(Random& random) {
+  JobSpec spec = RandomSpec(random);
+  ParallelismSpec parallelism = spec.parallelism;
+  parallelism.dp_size = random.Pick({1, 2, 4});
+  parallelism.cp_size = 4 / parallelism.dp_size;
+  parallelism.ranks_per_node = random.Pick({0, 1, 2});
+  const OverlapScope overlap = spec.cost.overlap_scope;
+  switch (random.Between(0, 2)) {
+    case 0:
+      spec.cost.intra_node.table.clear();
+      if (spec.cost.inter_node) spec.cost.inter_node->table.clear();
+      break;
+    case 1:
+      spec = PaperSpec();
+      break;
+    default:
+      spec = UnitSpec(1, 1, random.Between(5, 200));
+      spec.cost.seconds_per_micro_batch = random.Pick({0.0, 100.0, 10000.0});
+  }
+  spec.cost.overlap_scope = overlap;
+  spec.parallelism = parallelism;
+  return spec;
+}
+
+std::vector<int64_t> FewLengths(Random& random, const Job& job, int64_t most) {
+  if (random.Chance(0.4)) return RandomLengths(random, job, most);
+  const int64_t longest = job.longest_sequence();
+  const int64_t top =
+      random.Pick<int64_t>({longest, std::min(job.bucket_size(), longest),
+                            std::min(2 * job.bucket_size(), longest)});
+  std::vector<int64_t> lengths(static_cast<size_t>(random.Between(1, most)));
+  for (int64_t& length : lengths) length = random.Between(1, top);
+  return lengths;
+}
+
 }  // namespace skrull::testing

@@ -1,12 +1,15 @@
-// The best plan of a small batch in any scope, by branch and bound.
+// The best plan of a small batch in any scope, by branch and bound, and such
+// batches.
 #ifndef SKRULL_TESTS_PLANNER_EXACT_OPTIMUM_H_
 #define SKRULL_TESTS_PLANNER_EXACT_OPTIMUM_H_
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "skrull/planner/job.h"
+#include "skrull/tests/planner/planner_test_util.h"
 
 namespace skrull::testing {
 
@@ -18,6 +21,14 @@ namespace skrull::testing {
 std::optional<double> ExactOptimum(const Job& job,
                                    std::span<const int64_t> lengths,
                                    double known, int64_t most_nodes);
+
+// Four ranks in any shape and scope, under the costs of the paper's job, of the
+// unit job or any others, without link tables.
+JobSpec RandomFourRanks(Random& random);
+
+// 1 to `most` lengths that the job can place: long-tailed ones, or all around
+// one size.
+std::vector<int64_t> FewLengths(Random& random, const Job& job, int64_t most);
 
 }  // namespace skrull::testing
 

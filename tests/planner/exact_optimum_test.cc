@@ -16,51 +16,15 @@
 namespace skrull {
 namespace {
 
+using testing::FewLengths;
 using testing::MakeJob;
 using testing::Random;
+using testing::RandomFourRanks;
 using testing::ToText;
 using Lengths = std::vector<int64_t>;
 
 constexpr double kUnknown = 1e300;
 constexpr int64_t kMostNodes = 3'000'000;
-
-// Four ranks in any shape and scope, under the costs of the paper's job, of the
-// unit job or any others, without link tables.
-JobSpec RandomFourRanks(Random& random) {
-  JobSpec spec = testing::RandomSpec(random);
-  ParallelismSpec parallelism = spec.parallelism;
-  parallelism.dp_size = random.Pick({1, 2, 4});
-  parallelism.cp_size = 4 / parallelism.dp_size;
-  parallelism.ranks_per_node = random.Pick({0, 1, 2});
-  const OverlapScope overlap = spec.cost.overlap_scope;
-  switch (random.Between(0, 2)) {
-    case 0:
-      spec.cost.intra_node.table.clear();
-      if (spec.cost.inter_node) spec.cost.inter_node->table.clear();
-      break;
-    case 1:
-      spec = testing::PaperSpec();
-      break;
-    default:
-      spec = testing::UnitSpec(1, 1, random.Between(5, 200));
-      spec.cost.seconds_per_micro_batch = random.Pick({0.0, 100.0, 10000.0});
-  }
-  spec.cost.overlap_scope = overlap;
-  spec.parallelism = parallelism;
-  return spec;
-}
-
-// At most `most` lengths: long-tailed ones, or as many around one size.
-Lengths FewLengths(Random& random, const Job& job, int64_t most) {
-  if (random.Chance(0.4)) return testing::RandomLengths(random, job, most);
-  const int64_t longest = job.longest_sequence();
-  const int64_t top =
-      random.Pick<int64_t>({longest, std::min(job.bucket_size(), longest),
-                            std::min(2 * job.bucket_size(), longest)});
-  Lengths lengths(static_cast<size_t>(random.Between(1, most)));
-  for (int64_t& length : lengths) length = random.Between(1, top);
-  return lengths;
-}
 
 TEST_CASE("ExactOptimum: is what trying every plan finds",
           "[planner][optimizer]") {
