@@ -33,6 +33,18 @@ int32_t Report(const Status& status) noexcept {
   return static_cast<int32_t>(status.code());
 }
 
+Status CallbackStatus(const char* name, int32_t code, const char* message) {
+  if (code == 0) return {};
+  std::string text = std::string(name) + ": " + message;
+  const auto status = static_cast<StatusCode>(code);
+  if (StatusCodeName(status) == "UNKNOWN") {
+    return {StatusCode::kInternal, text + " (" + std::to_string(code) + ")"};
+  }
+  return {status == StatusCode::kFailedPrecondition ? StatusCode::kCommFailed
+                                                    : status,
+          std::move(text)};
+}
+
 }  // namespace skrull::exec::c_api
 
 extern "C" {

@@ -44,6 +44,11 @@ inline Status NotNull(const void* pointer, const char* name) {
   return InvalidArgument(std::string(name) + " is NULL");
 }
 
+// What a caller's function returned, under its name. FAILED_PRECONDITION would
+// say that all ranks know of a disagreement, and becomes COMM_FAILED; a number
+// that is no code becomes INTERNAL.
+Status CallbackStatus(const char* name, int32_t code, const char* message);
+
 // The most bytes of a struct of a later version, so that a struct_bytes that is
 // nonsense is not read.
 inline constexpr int64_t kMostStructBytes = 1 << 16;

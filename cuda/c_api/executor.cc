@@ -46,16 +46,7 @@ DigestAllGather ToGather(skrull_gather_digests gather, void* context) {
         gather(context, mine.data(), all[0].data(), message.data(),
                static_cast<int64_t>(message.size()));
     message.back() = '\0';
-    if (code == 0) return {};
-    std::string text = "gather_digests: " + std::string(message.data());
-    if (StatusCodeName(static_cast<StatusCode>(code)) == "UNKNOWN") {
-      return {StatusCode::kInternal, text + " (" + std::to_string(code) + ")"};
-    }
-    // FAILED_PRECONDITION would say that all ranks know of a disagreement.
-    if (code == static_cast<int32_t>(StatusCode::kFailedPrecondition)) {
-      return {StatusCode::kCommFailed, std::move(text)};
-    }
-    return {static_cast<StatusCode>(code), std::move(text)};
+    return CallbackStatus("gather_digests", code, message.data());
   };
 }
 

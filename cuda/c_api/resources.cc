@@ -1,4 +1,5 @@
 // Devices, backends and communicators of skrull_exec.h.
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <string>
@@ -8,6 +9,7 @@
 #include "skrull/cuda/c_api/call.h"
 #include "skrull/cuda/c_api/handles.h"
 #include "skrull/cuda/cpu/cpu_device.h"
+#include "skrull/cuda/host/host_pool.h"
 #include "skrull/cuda/in_process/in_process_pool.h"
 #include "skrull/cuda/user_backend.h"
 
@@ -91,6 +93,62 @@ class InProcessComm final : public CommState {
   const int32_t rank_;
 };
 
+class HostComm final : public CommState {
+ public:
+  explicit HostComm(std::unique_ptr<HostPool> pool) : pool_(std::move(pool)) {}
+
+  CommunicatorSet* communicators() override { return pool_->communicators(); }
+  StepAgreement* agreement() override { return pool_->agreement(); }
+
+  Result<std::shared_ptr<CommState>> Join(int32_t, int32_t,
+                                          const char*) const override {
+    return InvalidArgument("comm options: peer is a host communicator");
+  }
+
+ private:
+  const std::unique_ptr<HostPool> pool_;
+};
+
+Rendezvous ToRendezvous(skrull_rendezvous rendezvous, void* context) {
+  return [=](const std::string& offer) -> Result<std::string> {
+    constexpr int64_t kMaxBytes = 4096;
+    std::string answer(kMaxBytes, '\0');
+    int64_t bytes = kMaxBytes;
+    std::array<char, 256> message{};
+    const int32_t code =
+        rendezvous(context, offer.data(), static_cast<int64_t>(offer.size()),
+                   answer.data(), &bytes, message.data(),
+                   static_cast<int64_t>(message.size()));
+    message.back() = '\0';
+    SKRULL_EXEC_RETURN_IF_ERROR(
+        CallbackStatus("rendezvous", code, message.data()));
+    if (bytes < 0 || bytes > kMaxBytes) {
+      return InvalidArgument("rendezvous: an answer of " +
+                             std::to_string(bytes) + " bytes");
+    }
+    answer.resize(static_cast<size_t>(bytes));
+    return answer;
+  };
+}
+
+Result<std::shared_ptr<CommState>> NewHostComm(
+    const skrull_comm_options& options, std::chrono::nanoseconds time_limit) {
+  SKRULL_EXEC_RETURN_IF_ERROR(
+      NotNull(reinterpret_cast<const void*>(options.rendezvous),
+              "comm options: rendezvous"));
+  HostPoolOptions pool;
+  pool.rank = options.rank;
+  pool.size = options.ranks;
+  if (options.host != nullptr) pool.host = options.host;
+  pool.connect_limit = time_limit;
+  pool.time_limit = time_limit;
+  auto made = HostPool::Create(
+      pool, ToRendezvous(options.rendezvous, options.rendezvous_context));
+  SKRULL_EXEC_RETURN_IF_ERROR(made.status());
+  return std::shared_ptr<CommState>(
+      std::make_shared<HostComm>(*std::move(made)));
+}
+
 Result<std::shared_ptr<CommState>> NewComm(const skrull_comm_options& options) {
   SKRULL_EXEC_RETURN_IF_ERROR(NotNull(options.name, "comm options: name"));
   if (options.ranks < 1 || options.ranks > kMaxRanks) {
@@ -111,15 +169,16 @@ Result<std::shared_ptr<CommState>> NewComm(const skrull_comm_options& options) {
   if (options.peer != nullptr) {
     return options.peer->state->Join(options.rank, options.ranks, options.name);
   }
-  if (std::string(options.name) != "in_process") {
-    return Status(StatusCode::kNotFound, "there is no communicator '" +
-                                             std::string(options.name) +
-                                             "'. Built in: in_process");
-  }
   InProcessOptions pool;
   if (options.time_limit_seconds > 0) {
     pool.time_limit = std::chrono::duration_cast<std::chrono::nanoseconds>(
         std::chrono::duration<double>(options.time_limit_seconds));
+  }
+  const std::string name = options.name;
+  if (name == "host") return NewHostComm(options, pool.time_limit);
+  if (name != "in_process") {
+    return Status(StatusCode::kNotFound, "there is no communicator '" + name +
+                                             "'. Built in: in_process, host");
   }
   return InProcessComm::Make(std::make_shared<SharedPool>(options.ranks, pool),
                              options.rank);

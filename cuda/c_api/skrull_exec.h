@@ -137,16 +137,36 @@ void skrull_backend_destroy(skrull_backend* backend);
 
 typedef struct skrull_comm skrull_comm;
 
+/* Gives every rank what rank 0 offers (rendezvous.h). Rank 0 passes its offer,
+ * the others 0 bytes. *answer_bytes comes in as what `answer` holds, 4096, and
+ * goes out as what was written. Blocks until all ranks called it, or a
+ * deadline. Returns a code, and may write a text with its end mark. Must not
+ * throw. */
+typedef int32_t (*skrull_rendezvous)(void* context, const char* offer,
+                                     int64_t offer_bytes, char* answer,
+                                     int64_t* answer_bytes, char* message,
+                                     int64_t message_bytes);
+
 typedef struct skrull_comm_options {
   int64_t struct_bytes;
-  const char* name; /* "in_process": all ranks are threads of this process */
-  int32_t rank;     /* 0 .. ranks - 1 */
-  int32_t ranks;    /* in the pool, >= 1 */
-  /* How long a rank waits in a collective for the others. 0: 60 s. */
+  /* "in_process": all ranks are threads of this process. "host": processes on
+   * CPUs, connected by TCP; the messages are neither encrypted nor signed. */
+  const char* name;
+  int32_t rank;  /* 0 .. ranks - 1 */
+  int32_t ranks; /* in the pool, >= 1 */
+  /* How long a rank waits for the others, in a collective and until all are
+   * connected. 0: 60 s. */
   double time_limit_seconds;
   /* in_process: NULL makes a pool; the communicator of any rank of a pool joins
    * that one. Each rank once. */
   const skrull_comm* peer;
+  /* host: an address of this machine that the other ranks reach. NULL:
+   * 127.0.0.1. */
+  const char* host;
+  /* host: how ranks find each other, e.g. the planner's Rendezvous. Called
+   * during skrull_comm_create alone, which is collective then. */
+  skrull_rendezvous rendezvous;
+  void* rendezvous_context;
 } skrull_comm_options;
 
 /* Errors: NOT_FOUND for an unknown name. */

@@ -44,6 +44,32 @@ TEST_CASE("skrull_cpu_trainer: trains under every policy, planned by a daemon",
       }
     }
   }
+  SECTION("as processes, too") {
+    const auto [code, output] = run({"--processes"});
+    INFO(output);
+    CHECK(code == 0);
+    CHECK_THAT(output, Catch::Contains("4 ranks (dp 2, cp 2) as processes") &&
+                           Catch::Contains("POLICY_OPTIMIZED"));
+    // The same as threads, to the last digit.
+    const auto losses = [](const std::string& text) {
+      std::string found;
+      for (size_t at = text.find("POLICY_"); at != std::string::npos;
+           at = text.find("POLICY_", at + 1)) {
+        // Policy, first loss, last loss.
+        size_t end = at;
+        for (int i = 0; i < 3; ++i) end = text.find('|', end + 1);
+        found += text.substr(at, end - at);
+      }
+      return found;
+    };
+    CHECK(losses(output) == losses(run({}).second));
+    CHECK(losses(output).size() > 60);
+  }
+  SECTION("a batch that no plan fits ends all processes") {
+    const auto [code, output] = run({"--processes", "--bucket", "3"});
+    INFO(output);
+    CHECK(code == 1);
+  }
   SECTION("a batch that no plan fits ends it, by its reason") {
     const auto [code, output] = run({"--bucket", "3"});
     INFO(output);

@@ -7,6 +7,8 @@
 //       --lengths deploy/examples/lengths/wikipedia.txt --scale 64
 //
 // Exit 0: trained, with the same losses under every policy; 1: not; 2: usage.
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -20,12 +22,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "skrull/client/planner_client.h"
 #include "skrull/cuda/examples/cpu_trainer/batch.h"
 #include "skrull/cuda/examples/cpu_trainer/job_text.h"
 #include "skrull/cuda/examples/cpu_trainer/rank_threads.h"
 #include "skrull/cuda/examples/cpu_trainer/rank_trainer.h"
 #include "skrull/cuda/examples/cpu_trainer/step_time.h"
+#include "skrull/cuda/host/host_pool.h"
 
 namespace skrull::examples {
 namespace {
@@ -40,6 +44,11 @@ struct Settings {
   int32_t batch_size = 32;
   int64_t steps = 4;
   bool ring = false;
+  // Ranks as processes: start them all, or be this one of them.
+  bool processes = false;
+  int32_t rank = -1;
+  std::string run;  // what the processes of one run have in common
+  std::string host = "127.0.0.1";
   TrainerOptions trainer;
   JobShape shape = {.dp_size = 2, .cp_size = 2, .bucket_size_tokens = 1024};
 
@@ -78,7 +87,7 @@ class Training {
         lengths_(lengths),
         client_(client),
         policy_(std::move(policy)),
-        job_(absl::StrCat("cpu-trainer-", policy_, "-", getpid())),
+        job_(absl::StrCat("cpu-trainer-", policy_, "-", settings.run)),
         plans_(static_cast<size_t>(settings.ranks())),
         seconds_(plans_.size()) {}
 
@@ -87,10 +96,9 @@ class Training {
         job_, JobText(settings_.trainer.model, settings_.shape, {}));
     if (!created.ok()) return created.status();
     const exec::Status trained =
-        RunRanks(settings_.ranks(), [&](int32_t rank, const RankLinks& links) {
-          return RunRank(rank, links, outcome);
-        });
-    const absl::Status deleted = client_->DeleteJob(job_);
+        settings_.rank < 0 ? RunThreads(outcome) : RunProcess(outcome);
+    const absl::Status deleted =
+        settings_.rank <= 0 ? client_->DeleteJob(job_) : absl::OkStatus();
     if (!trained.ok()) {
       return absl::AbortedError(
           absl::StrCat(policy_, ": ", trained.ToString()));
@@ -99,6 +107,40 @@ class Training {
   }
 
  private:
+  exec::Status RunThreads(Outcome* outcome) {
+    return RunRanks(settings_.ranks(),
+                    [&](int32_t rank, const RankLinks& links) {
+                      return RunRank(rank, links, outcome);
+                    });
+  }
+
+  // This process is one rank; the daemon brings it together with the others.
+  exec::Status RunProcess(Outcome* outcome) {
+    const exec::Rendezvous meet =
+        [&](const std::string& offer) -> exec::Result<std::string> {
+      const absl::StatusOr<std::string> answer =
+          client_->Rendezvous({.job = job_,
+                               .key = "ranks",
+                               .size = settings_.ranks(),
+                               .rank = settings_.rank,
+                               .offer = offer});
+      if (!answer.ok()) return ToExec(answer.status());
+      return *answer;
+    };
+    exec::HostPoolOptions options;
+    options.rank = settings_.rank;
+    options.size = settings_.ranks();
+    options.host = settings_.host;
+    options.time_limit = std::chrono::minutes(10);
+    const auto pool = exec::HostPool::Create(options, meet);
+    SKRULL_EXEC_RETURN_IF_ERROR(pool.status());
+    const exec::Status status =
+        RunRank(settings_.rank,
+                {(*pool)->communicators(), (*pool)->agreement()}, outcome);
+    if (!status.ok()) (*pool)->communicators()->Abort(status);
+    return status;
+  }
+
   // Every rank asks for the plan of the batch it knows; the first one to ask
   // has it committed, and all get the same bytes.
   exec::Status RunRank(int32_t rank, const RankLinks& links, Outcome* outcome) {
@@ -136,7 +178,7 @@ class Training {
     }
     // Another rank may still be in its last step.
     SKRULL_EXEC_RETURN_IF_ERROR(links.agreement->Agree("done"));
-    if (rank == 0) AddParallelSeconds(outcome);
+    if (settings_.rank < 0 && rank == 0) AddParallelSeconds(outcome);
     return links.agreement->Agree("done");
   }
 
@@ -184,13 +226,16 @@ absl::Status Compare(const Settings& settings) {
   }
   const auto client = PlannerClient::Create({.address = settings.server});
   if (!client.ok()) return client.status();
-  std::printf("%d ranks (dp %d, cp %d), %lld steps of %d sequences\n\n",
-              settings.ranks(), settings.shape.dp_size, settings.shape.cp_size,
-              static_cast<long long>(settings.steps), settings.batch_size);
-  std::printf(
-      "| policy | first loss | last loss | micro-batches a step | "
-      "seconds a step | with a core a thread |\n");
-  std::printf("|---|--:|--:|--:|--:|--:|\n");
+  const bool prints = settings.rank <= 0;
+  if (prints) {
+    std::printf(
+        "%d ranks (dp %d, cp %d) as %s, %lld steps of %d sequences\n\n"
+        "| policy | first loss | last loss | micro-batches a step | "
+        "seconds a step | with a core a thread |\n|---|--:|--:|--:|--:|--:|\n",
+        settings.ranks(), settings.shape.dp_size, settings.shape.cp_size,
+        settings.rank < 0 ? "threads" : "processes",
+        static_cast<long long>(settings.steps), settings.batch_size);
+  }
   std::vector<Outcome> outcomes;
   double difference = 0;
   for (const char* policy :
@@ -199,20 +244,57 @@ absl::Status Compare(const Settings& settings) {
     const absl::Status trained =
         Training(settings, *lengths, client->get(), policy).Run(&outcome);
     if (!trained.ok()) return trained;
+    if (!prints) continue;
     const auto steps = static_cast<double>(settings.steps);
-    std::printf("| %s | %.6f | %.6f | %.1f | %.4f | %.4f |\n", policy,
-                outcome.losses.front(), outcome.losses.back(),
-                static_cast<double>(outcome.micro_batches) / steps,
-                outcome.wall_seconds / steps, outcome.parallel_seconds / steps);
+    std::printf(
+        "| %s | %.6f | %.6f | %.1f | %.4f | %s |\n", policy,
+        outcome.losses.front(), outcome.losses.back(),
+        static_cast<double>(outcome.micro_batches) / steps,
+        outcome.wall_seconds / steps,
+        settings.rank < 0
+            ? absl::StrFormat("%.4f", outcome.parallel_seconds / steps).c_str()
+            : "-");
     outcomes.push_back(outcome);
     difference = std::max(difference, Difference(outcome, outcomes[0]));
   }
+  if (!prints) return absl::OkStatus();
   std::printf("\nlargest relative difference of a loss: %.2g\n", difference);
   // A NaN is no agreement either.
   if (!(difference <= kLossTolerance)) {
     return absl::InternalError("the policies' losses differ");
   }
   return absl::OkStatus();
+}
+
+// Starts this program once a rank, and waits for all. Ranks that miss one that
+// failed end by themselves.
+absl::Status RunProcesses(const Settings& settings, int argc, char** argv) {
+  std::vector<pid_t> children;
+  absl::Status status;
+  for (int32_t rank = 0; rank < settings.ranks(); ++rank) {
+    std::vector<std::string> texts(argv, argv + argc);
+    texts.push_back(absl::StrCat("--rank=", rank));
+    texts.push_back(absl::StrCat("--run=", getpid()));
+    std::vector<char*> arguments;
+    for (std::string& text : texts) arguments.push_back(text.data());
+    arguments.push_back(nullptr);
+    pid_t child = 0;
+    const int error = posix_spawn(&child, "/proc/self/exe", nullptr, nullptr,
+                                  arguments.data(), environ);
+    if (error != 0) {
+      status = absl::ErrnoToStatus(error, "cannot start a rank");
+      break;
+    }
+    children.push_back(child);
+  }
+  for (size_t rank = 0; rank < children.size(); ++rank) {
+    int ended = 0;
+    (void)waitpid(children[rank], &ended, 0);
+    if (status.ok() && !(WIFEXITED(ended) && WEXITSTATUS(ended) == 0)) {
+      status = absl::AbortedError(absl::StrCat("rank ", rank, " failed"));
+    }
+  }
+  return status;
 }
 
 int Main(int argc, char** argv) {
@@ -247,13 +329,25 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_flag("--ring", settings.ring, "Exchange K, V around a ring");
+  app.add_flag("--processes", settings.processes,
+               "Ranks are processes of this machine, not threads");
+  app.add_option("--rank", settings.rank,
+                 "Be this rank alone, and meet the others of the same --run")
+      ->check(CLI::Range(0, 64 * 64 - 1));
+  app.add_option("--run", settings.run, "Name of a run of several processes");
+  app.add_option("--host", settings.host,
+                 "With --rank: this machine, as the others reach it")
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
   if (settings.ring) settings.trainer.exchange = exec::Exchange::kRing;
-  const absl::Status status = Compare(settings);
+  if (settings.run.empty()) settings.run = absl::StrCat(getpid());
+  const absl::Status status = settings.processes && settings.rank < 0
+                                  ? RunProcesses(settings, argc, argv)
+                                  : Compare(settings);
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return 1;
