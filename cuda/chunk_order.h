@@ -44,10 +44,10 @@ Result<ChunkGroups> GroupChunks(std::span<const RankChunk> chunks);
 //    and backward after its successor, whose gradients of its keys it needs;
 //  - at most plan.retained_chunks chunks of a sequence keep activations at a
 //    time.
-// Every state-aware schedule (ChunkFlow, section 4.2) obeys them, and for one
-// sequence whose chunks all wait to be retained they leave no other. REQUIRES:
+// Every state-aware schedule (ChunkFlow, section 4.2) obeys them. REQUIRES:
 // groups = GroupChunks(plan.chunks). O(n log n). Errors: INVALID_ARGUMENT
-// naming the operation and what it lacks.
+// naming the operation and why it cannot be, or the chunk that never goes
+// backward.
 Result<std::vector<ChunkOperation>> ResolveOperations(
     const RankChunkPlan& plan, const ChunkGroups& groups);
 
