@@ -136,7 +136,7 @@ TEST_CASE("Chunks: sequences that take turns", "[chunks]") {
     chunks.AddSplit(0, {9, 8});      // 0, 1
     chunks.AddSplit(0, {10, 3, 7});  // 2, 3, 4
     chunks.AddWhole(0, {5, 6});      // 5
-    chunks.AddSplit(0, {4, 12});     // 6, 7
+    chunks.AddSplit(0, {14, 12});    // 6, 7
     chunks.SetOperations(0, {{kD, 0},
                              {kD, 2},
                              {kF, 1},
@@ -199,30 +199,29 @@ TEST_CASE("Chunks: float32 and 16-bit tensors", "[chunks]") {
 }
 
 // Gradients of earlier chunks' keys are kept in float32. In bfloat16 a sum of
-// 200 equal addends would stop growing at 256 of them: here one key gathers
-// dV = 1 from each query of 40 chunks of 16.
+// ones stops growing at 256; here one key gathers dV = 1 from each of 300
+// chunks.
 TEST_CASE("Chunks: many chunks' gradients do not vanish", "[chunks]") {
+  constexpr int32_t kChunks = 300;
   TestChunks chunks(1, 1, 1);
-  chunks.AddSplit(0, std::vector<int32_t>(40, 16));
+  chunks.AddSplit(0, std::vector<int32_t>(kChunks, 1));
   RunOptions options;
   options.executor.problem = {.dtype = DType::kBFloat16,
                               .q_heads = 1,
                               .kv_heads = 1,
                               .head_dim = 1,
                               .scale = 1};
-  SequenceData data{.q = Dense(640, 1, 1),
-                    .k = Dense(640, 1, 1),
-                    .v = Dense(640, 1, 1),
-                    .d_o = Dense(640, 1, 1)};
-  std::ranges::fill(data.q.values, 1.0);
-  std::ranges::fill(data.k.values, -100.0);
-  data.k.values[0] = 100;  // all attention goes to the first key
-  std::ranges::fill(data.d_o.values, 1.0);
-  std::vector<SequenceData> all;
-  all.push_back(std::move(data));
-  const ChunkRunResult result = RunChunks(chunks, all, options);
+  std::vector<SequenceData> data(1);
+  for (Dense* dense : {&data[0].q, &data[0].k, &data[0].v, &data[0].d_o}) {
+    *dense = Dense(kChunks, 1, 1);
+  }
+  std::ranges::fill(data[0].q.values, 1.0);
+  std::ranges::fill(data[0].k.values, -100.0);
+  data[0].k.values[0] = 100;  // all attention goes to the first key
+  std::ranges::fill(data[0].d_o.values, 1.0);
+  const ChunkRunResult result = RunChunks(chunks, data, options);
   RequireOk(result);
-  CHECK(result.tensors[0][0].at(0).dv.Get(0, 0, 0) == 640);
+  CHECK(result.tensors[0][0].at(0).dv.Get(0, 0, 0) == kChunks);
 }
 
 TEST_CASE("Chunks: the same bits again, whatever the order of ready work",
