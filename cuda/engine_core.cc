@@ -78,29 +78,33 @@ Status EngineCore::ReserveChannels(const StepState& step,
       std::vector<int64_t>& most = wanted[maps.block];
       most.resize(bytes.size());
       for (size_t i = 0; i < bytes.size(); ++i) {
-        most[i] = std::max(most[i], Capacity(bytes[i]));
+        most[i] = std::max(most[i], bytes[i]);
       }
     }
   }
-  bool quiet = false;
   for (const auto& [block, bytes] : wanted) {
-    Channel& channel = channels_[block];
-    if (channel.communicator == nullptr) {
-      Result<Communicator*> found = resources_.communicators->Find(block);
-      SKRULL_EXEC_RETURN_IF_ERROR(found.status());
-      channel.communicator = *found;
-    }
-    channel.buffers.resize(bytes.size());
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      Buffer& buffer = channel.buffers[i];
-      if (buffer.bytes() >= bytes[i]) continue;
-      if (!quiet) SKRULL_EXEC_RETURN_IF_ERROR(Quiesce());
-      quiet = true;
-      buffer = Buffer();
-      Result<Buffer> memory = channel.communicator->Allocate(bytes[i]);
-      SKRULL_EXEC_RETURN_IF_ERROR(memory.status());
-      buffer = *std::move(memory);
-    }
+    SKRULL_EXEC_RETURN_IF_ERROR(ReserveChannel(block, bytes));
+  }
+  return {};
+}
+
+Status EngineCore::ReserveChannel(Block block,
+                                  const std::vector<int64_t>& bytes) {
+  Channel& channel = channels_[block];
+  if (channel.communicator == nullptr) {
+    Result<Communicator*> found = resources_.communicators->Find(block);
+    SKRULL_EXEC_RETURN_IF_ERROR(found.status());
+    channel.communicator = *found;
+  }
+  channel.buffers.resize(bytes.size());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    Buffer& buffer = channel.buffers[i];
+    if (buffer.bytes() >= bytes[i]) continue;
+    SKRULL_EXEC_RETURN_IF_ERROR(Quiesce());
+    buffer = Buffer();
+    Result<Buffer> memory = channel.communicator->Allocate(Capacity(bytes[i]));
+    SKRULL_EXEC_RETURN_IF_ERROR(memory.status());
+    buffer = *std::move(memory);
   }
   return {};
 }

@@ -74,9 +74,15 @@ class EngineCore {
   // one micro-batch; the largest of the step count.
   using ChannelBytes = std::function<std::vector<int64_t>(const BlockMaps&)>;
   Status ReserveChannels(const StepState& step, const ChannelBytes& bytes_of);
+  // The same for one block. Collective over it.
+  Status ReserveChannel(Block block, const std::vector<int64_t>& bytes);
   Status ReserveScratch(int64_t bytes);
-  Channel& channel(const BlockMaps& maps) { return channels_.at(maps.block); }
+  Channel& channel(const BlockMaps& maps) { return channel(maps.block); }
+  Channel& channel(Block block) { return channels_.at(block); }
   void* scratch() const { return scratch_.data(); }
+
+  // Blocks the host until the work of earlier calls is done.
+  Status Quiesce();
 
   // Attention. Reserve lets the backend prepare for the segments, in both
   // passes, and keeps the largest workspace. Empty lists of segments are no
@@ -91,9 +97,6 @@ class EngineCore {
   EngineCore(const ExecutorOptions& options, const ExecutorResources& resources,
              std::shared_ptr<Fence> fence)
       : options_(options), resources_(resources), fence_(std::move(fence)) {}
-
-  // Blocks the host until the work of earlier calls is done.
-  Status Quiesce();
 
   const ExecutorOptions options_;
   const ExecutorResources resources_;

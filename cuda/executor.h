@@ -111,7 +111,7 @@ class Executor {
   // other ranks, and for earlier calls when buffers have to grow. Errors:
   // FAILED_PRECONDITION if the ranks hold different plans (nothing has changed
   // then); INVALID_ARGUMENT for another rank's plan or one that is no plan;
-  // UNSUPPORTED for a chunk plan.
+  // UNSUPPORTED for a chunk plan (chunk_executor.h).
   Result<Step> Prepare(const RankPlan& plan);
 
   // Errors: INVALID_ARGUMENT naming the tensor and what is wrong with it; those

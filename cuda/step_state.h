@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "skrull/cuda/device.h"
+#include "skrull/cuda/fence.h"
 #include "skrull/cuda/maps.h"
 #include "skrull/cuda/ring_maps.h"
 #include "skrull/cuda/row_runs.h"
@@ -14,24 +15,6 @@
 #include "skrull/cuda/status.h"
 
 namespace skrull::exec::internal {
-
-// The end of the executor's last call, shared with the steps, so that neither
-// frees what work still uses.
-class Fence {
- public:
-  Fence(Device* device, Event done) : device_(device), done_(done) {}
-  ~Fence() { device_->DestroyEvent(done_); }
-  Fence(const Fence&) = delete;
-  Fence& operator=(const Fence&) = delete;
-
-  Event done() const { return done_; }
-  // Blocks the host until the work of all calls is done.
-  void HostWait() { (void)device_->HostWait(done_); }
-
- private:
-  Device* const device_;
-  const Event done_;
-};
 
 // Lists of the maps, on host and device.
 struct BlockRuns {

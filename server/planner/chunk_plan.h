@@ -78,6 +78,9 @@ struct RankChunk {
   int32_t group_index = 0;
   int32_t group_size = 1;
   double token_weight = 0;  // row_count / tokens of the whole batch
+  // Of the chunk, over all ranks of the CP group. The segments of a rank do not
+  // tell: where a piece ends may follow from another rank's rows alone.
+  int64_t token_count = 0;
 
   friend bool operator==(const RankChunk&, const RankChunk&) = default;
 };

@@ -20,18 +20,6 @@ TestPlan SmallPlan() {
                              {5, 3, 0, 1}}}};
 }
 
-// All of one rank's parts, each able to fail.
-struct FaultyParts {
-  FaultyParts(const RankParts& parts, Fault* fault)
-      : device(parts.device, fault),
-        backend(parts.backend, fault),
-        communicators(parts.communicators, parts.agreement, fault) {}
-
-  FaultyDevice device;
-  FaultyBackend backend;
-  FaultyCommunicators communicators;
-};
-
 struct FaultyRun {
   RunResult result;
   int calls = 0;  // of the faulty rank
@@ -57,10 +45,7 @@ FaultyRun RunWithFault(Exchange exchange, int32_t faulty_rank, int at,
   options.change_parts = [&](int32_t rank, RankParts* parts) {
     if (rank != faulty_rank) return;
     faulty = std::make_unique<FaultyParts>(*parts, &fault);
-    *parts = {.device = &faulty->device,
-              .backend = &faulty->backend,
-              .communicators = &faulty->communicators,
-              .agreement = &faulty->communicators};
+    *parts = faulty->parts();
   };
   FaultyRun run{.result = RunPlan(plan, data, options)};
   run.calls = fault.calls();
@@ -81,25 +66,8 @@ void CheckFaults(Exchange exchange, Fault::Kind kind) {
     for (int at = rank; at < healthy.calls; at += 3) {
       INFO("rank " << rank << ", call " << at << " of " << healthy.calls);
       const RunResult result = RunWithFault(exchange, rank, at, kind).result;
-      for (size_t r = 0; r < 3; ++r) {
-        INFO("reported by rank " << r << ": " << result.statuses[r].ToString());
-        const bool at_fault = r == static_cast<size_t>(rank);
-        // Without an executor there is nothing to ask.
-        if (at_fault && result.statuses_after[r].ok()) {
-          CHECK_FALSE(result.statuses[r].ok());
-          continue;
-        }
-        const Status& after = result.statuses_after[r];
-        CHECK(after.code() ==
-              (at_fault ? StatusCode::kDeviceError : StatusCode::kAborted));
-        CHECK_THAT(after.message(), Catch::Contains("a planted fault"));
-        if (!at_fault) {
-          CHECK_THAT(after.message(),
-                     Catch::Contains("rank " + std::to_string(rank)));
-        }
-        // The first failure is the one that stays.
-        if (!result.statuses[r].ok()) CHECK(result.statuses[r] == after);
-      }
+      CheckFaultIsReported(static_cast<size_t>(rank), result.statuses,
+                           result.statuses_after);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "skrull/cuda/host_queue.h"
+#include "skrull/tests/cuda/chunk_pool.h"
 #include "skrull/tests/cuda/rank_pool.h"
 
 namespace skrull::exec::testing {
@@ -90,6 +91,35 @@ TEST_CASE("Executor: finite rows lie behind its keys", "[executor]") {
         CompareWithDense(plan, data, options.executor.problem, result).worst() <
         1e-10);
   }
+}
+
+TEST_CASE("Chunks: finite rows lie behind its keys", "[chunks]") {
+  // In the store, behind the last chunk and inside; and in copies.
+  TestChunks chunks(1, 2, 1);
+  chunks.AddSplit(0, {20, 7, 1});
+  chunks.AddWhole(0, {9});
+  chunks.AddWhole(0, {5, 6});
+  std::mt19937_64 random(1);
+  RunOptions options;
+  options.executor.problem = {.dtype = DType::kFloat64,
+                              .q_heads = 2,
+                              .kv_heads = 1,
+                              .head_dim = 4,
+                              .scale = 0.5};
+  std::vector<std::unique_ptr<AttentionBackend>> readers(2);
+  options.change_parts = [&](int32_t rank, RankParts* parts) {
+    auto& mine = readers[static_cast<size_t>(rank)];
+    mine = std::make_unique<TailReader>(parts->backend);
+    parts->backend = mine.get();
+  };
+  const auto data = RandomData(&random, options.executor.problem, chunks);
+  const ChunkRunResult result = RunChunks(chunks, data, options);
+  for (const Status& status : result.statuses) {
+    CHECK(status.ToString() == "OK");
+  }
+  CHECK(
+      CompareWithDense(chunks, data, options.executor.problem, result).worst() <
+      1e-10);
 }
 
 }  // namespace skrull::exec::testing

@@ -138,7 +138,7 @@ TEST_CASE("Executor: float32 sums of bfloat16 gradients are nearer",
       SixteenBit(DType::kBFloat16, Exchange::kAllGather, DType::kBFloat16);
   const Errors wide =
       SixteenBit(DType::kBFloat16, Exchange::kAllGather, DType::kFloat32);
-  CHECK(wide.kv_norm < narrow.kv_norm);
+  CHECK(wide.kv_norm() < narrow.kv_norm());
   CHECK(wide.o == narrow.o);
 }
 

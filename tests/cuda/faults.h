@@ -2,13 +2,18 @@
 #ifndef SKRULL_TESTS_CUDA_FAULTS_H_
 #define SKRULL_TESTS_CUDA_FAULTS_H_
 
+#include <catch2/catch.hpp>
+#include <cstddef>
 #include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "skrull/cuda/attention_backend.h"
 #include "skrull/cuda/communicator.h"
 #include "skrull/cuda/cpu/cpu_device.h"
 #include "skrull/cuda/host_queue.h"
+#include "skrull/tests/cuda/rank_pool.h"
 
 namespace skrull::exec::testing {
 
@@ -236,6 +241,53 @@ class FaultyCommunicators final : public CommunicatorSet, public StepAgreement {
   Fault* const fault_;
   std::map<Block, std::unique_ptr<Communicator>> communicators_;
 };
+
+// All of one rank's parts, each able to fail.
+class FaultyParts {
+ public:
+  FaultyParts(const RankParts& parts, Fault* fault)
+      : device_(parts.device, fault),
+        backend_(parts.backend, fault),
+        communicators_(parts.communicators, parts.agreement, fault) {}
+
+  RankParts parts() {
+    return {.device = &device_,
+            .backend = &backend_,
+            .communicators = &communicators_,
+            .agreement = &communicators_};
+  }
+
+ private:
+  FaultyDevice device_;
+  FaultyBackend backend_;
+  FaultyCommunicators communicators_;
+};
+
+// Checks that a fault planted in rank `rank` reached all: that rank reports it,
+// the others that they were aborted by it; and what each call returned first is
+// what stays. An OK in `after` of the rank itself: it had no executor to ask.
+inline void CheckFaultIsReported(size_t rank,
+                                 const std::vector<Status>& statuses,
+                                 const std::vector<Status>& after) {
+  for (size_t r = 0; r < statuses.size(); ++r) {
+    INFO("reported by rank " << r << ": " << statuses[r].ToString());
+    const bool at_fault = r == rank;
+    // Without an executor there is nothing to ask.
+    if (at_fault && after[r].ok()) {
+      CHECK_FALSE(statuses[r].ok());
+      continue;
+    }
+    CHECK(after[r].code() ==
+          (at_fault ? StatusCode::kDeviceError : StatusCode::kAborted));
+    CHECK_THAT(after[r].message(), Catch::Contains("a planted fault"));
+    if (!at_fault) {
+      CHECK_THAT(after[r].message(),
+                 Catch::Contains("rank " + std::to_string(rank)));
+    }
+    // The first failure is the one that stays.
+    if (!statuses[r].ok()) CHECK(statuses[r] == after[r]);
+  }
+}
 
 }  // namespace skrull::exec::testing
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
 #include <thread>
 #include <utility>
 
 #include "skrull/cuda/cpu/cpu_attention.h"
 #include "skrull/cuda/cpu/cpu_device.h"
+#include "skrull/tests/cuda/collected_sequence.h"
 
 namespace skrull::exec::testing {
 namespace {
@@ -22,6 +22,8 @@ int64_t CountSequences(const TestPlan& plan) {
   }
   return count;
 }
+
+}  // namespace
 
 RankTensors MakeTensors(const RankMicroBatch& mb, const SequenceData* data,
                         const RunOptions& options) {
@@ -61,6 +63,8 @@ RankTensors MakeTensors(const RankMicroBatch& mb, const SequenceData* data,
   }
   return t;
 }
+
+namespace {
 
 // All layers forward, then all backward, as in training. tensors[i] is layer
 // i / micro-batches.
@@ -204,34 +208,14 @@ std::vector<SequenceData> RandomData(std::mt19937_64* random,
   return data;
 }
 
-RunResult RunPlan(const TestPlan& plan, const std::vector<SequenceData>& data,
-                  const RunOptions& options) {
-  const auto ranks = static_cast<size_t>(plan.ranks);
-  RunResult result;
-  result.statuses.resize(ranks);
-  result.statuses_after.resize(ranks);
-  result.tensors.resize(plan.micro_batches.size() *
-                        static_cast<size_t>(options.layers));
-  for (auto& mb : result.tensors) mb.resize(ranks);
-  InProcessPool pool(plan.ranks, options.pool);
+void RunRanks(int32_t ranks, const RunOptions& options, const RankBody& body) {
+  InProcessPool pool(ranks, options.pool);
   Result<std::unique_ptr<AttentionBackend>> backend =
       CreateCpuAttention(options.backend_threads);
-  Gate gate(plan.ranks);
+  Gate gate(ranks);
   std::vector<std::thread> threads;
-  for (int32_t rank = 0; rank < plan.ranks; ++rank) {
+  for (int32_t rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto r = static_cast<size_t>(rank);
-      const RankPlan rank_plan = plan.ForRank(rank);
-      std::vector<RankTensors*> tensors;
-      const size_t count = rank_plan.micro_batches.size();
-      for (size_t i = 0; i < result.tensors.size(); ++i) {
-        result.tensors[i][r] =
-            MakeTensors(rank_plan.micro_batches[i % count],
-                        data.data() + static_cast<int64_t>(i / count) *
-                                          CountSequences(plan),
-                        options);
-        tensors.push_back(&result.tensors[i][r]);
-      }
       const std::unique_ptr<Device> device =
           options.new_device ? options.new_device(rank)
                              : std::make_unique<CpuDevice>(
@@ -242,104 +226,77 @@ RunResult RunPlan(const TestPlan& plan, const std::vector<SequenceData>& data,
                       .agreement = pool.agreement(rank)};
       if (options.change_parts) options.change_parts(rank, &parts);
       const Stream stream = *device->CreateStream(StreamPriority::kNormal);
-      {
-        auto executor = Executor::Create(options.executor,
-                                         {.device = parts.device,
-                                          .backend = parts.backend,
-                                          .communicators = parts.communicators,
-                                          .agreement = parts.agreement});
-        result.statuses[r] = executor.status();
-        if (!executor.ok()) {
-          parts.communicators->Abort(executor.status());
-        } else {
-          result.statuses[r] =
-              RunRank(executor->get(), rank_plan, stream, tensors);
-        }
-        gate.Pass();
-        if (executor.ok()) result.statuses_after[r] = (*executor)->Poll();
-        (void)device->Synchronize(stream);
-      }
+      body(rank,
+           {.device = parts.device,
+            .backend = parts.backend,
+            .communicators = parts.communicators,
+            .agreement = parts.agreement},
+           stream, [&] {
+             gate.Pass();
+             (void)device->Synchronize(stream);
+           });
       device->DestroyStream(stream);
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+RunResult RunPlan(const TestPlan& plan, const std::vector<SequenceData>& data,
+                  const RunOptions& options) {
+  const auto ranks = static_cast<size_t>(plan.ranks);
+  RunResult result;
+  result.statuses.resize(ranks);
+  result.statuses_after.resize(ranks);
+  result.tensors.resize(plan.micro_batches.size() *
+                        static_cast<size_t>(options.layers));
+  for (auto& mb : result.tensors) mb.resize(ranks);
+  RunRanks(plan.ranks, options,
+           [&](int32_t rank, const ExecutorResources& resources, Stream stream,
+               const std::function<void()>& all_end) {
+             const auto r = static_cast<size_t>(rank);
+             const RankPlan rank_plan = plan.ForRank(rank);
+             std::vector<RankTensors*> tensors;
+             const size_t count = rank_plan.micro_batches.size();
+             for (size_t i = 0; i < result.tensors.size(); ++i) {
+               result.tensors[i][r] =
+                   MakeTensors(rank_plan.micro_batches[i % count],
+                               data.data() + static_cast<int64_t>(i / count) *
+                                                 CountSequences(plan),
+                               options);
+               tensors.push_back(&result.tensors[i][r]);
+             }
+             auto executor = Executor::Create(options.executor, resources);
+             result.statuses[r] = executor.status();
+             if (!executor.ok()) {
+               resources.communicators->Abort(executor.status());
+             } else {
+               result.statuses[r] =
+                   RunRank(executor->get(), rank_plan, stream, tensors);
+             }
+             all_end();
+             if (executor.ok()) result.statuses_after[r] = (*executor)->Poll();
+           });
   return result;
 }
 
 double Errors::worst() const { return std::max({o, lse, dq, dk, dv}); }
 
-namespace {
-
-// Rows of one sequence, collected from the ranks.
-class Collected {
- public:
-  Collected(int64_t rows, int32_t heads, int32_t dim)
-      : values_(rows, heads, dim), seen_(static_cast<size_t>(rows)) {}
-
-  void Take(const HostTensor& tensor, int64_t row, int64_t position) {
-    ++seen_[static_cast<size_t>(position)];
-    for (int32_t h = 0; h < values_.heads; ++h) {
-      for (int32_t c = 0; c < values_.dim; ++c) {
-        values_.at(position, h, c) = tensor.Get(row, h, c);
-      }
-    }
-  }
-
-  void AddSquares(const Dense& want, double* off2, double* all2) const {
-    for (size_t i = 0; i < want.values.size(); ++i) {
-      const double off = values_.values[i] - want.values[i];
-      *off2 += off * off;
-      *all2 += want.values[i] * want.values[i];
-    }
-  }
-
-  double ErrorAgainst(const Dense& want) const {
-    double most = 1;
-    for (const double value : want.values) {
-      most = std::max(most, std::abs(value));
-    }
-    double error = 0;
-    for (const int32_t times : seen_) {
-      if (times != 1) error = std::numeric_limits<double>::infinity();
-    }
-    for (size_t i = 0; i < want.values.size(); ++i) {
-      const double off = std::abs(values_.values[i] - want.values[i]) / most;
-      error = std::isfinite(off) ? std::max(error, off)
-                                 : std::numeric_limits<double>::infinity();
-    }
-    return error;
-  }
-
- private:
-  Dense values_;
-  std::vector<int32_t> seen_;
-};
-
-}  // namespace
+double Errors::kv_norm() const {
+  return kv_all2 > 0 ? std::sqrt(kv_off2 / kv_all2) : 0;
+}
 
 Errors CompareWithDense(const TestPlan& plan,
                         const std::vector<SequenceData>& data,
                         const AttentionProblem& problem,
                         const RunResult& result) {
   Errors errors;
-  double off2 = 0;
-  double all2 = 0;
   for (size_t i = 0; i < result.tensors.size(); ++i) {
     const size_t mb = i % plan.micro_batches.size();
     const size_t layer = i / plan.micro_batches.size();
     const size_t first = layer * static_cast<size_t>(CountSequences(plan));
     for (const SequencePlacement& p : plan.micro_batches[mb]) {
       const SequenceData& s = data[first + static_cast<size_t>(p.sequence)];
-      const DenseResult want =
-          DenseAttention(s.q, s.k, s.v, s.d_o, problem.scale);
-      const auto collected = [&](int32_t heads, int32_t dim) {
-        return Collected(p.token_count, heads, dim);
-      };
-      Collected o = collected(problem.q_heads, problem.head_dim);
-      Collected lse = collected(problem.q_heads, 1);
-      Collected dq = collected(problem.q_heads, problem.head_dim);
-      Collected dk = collected(problem.kv_heads, problem.head_dim);
-      Collected dv = collected(problem.kv_heads, problem.head_dim);
+      CollectedSequence collected(problem, p.token_count);
       for (int32_t rank = 0; rank < plan.ranks; ++rank) {
         const RankTensors& t = result.tensors[i][static_cast<size_t>(rank)];
         int64_t row = 0;
@@ -351,25 +308,14 @@ Errors CompareWithDense(const TestPlan& plan,
           }
           for (const TokenRange& range : {segment.low, segment.high}) {
             for (int64_t at = range.begin; at < range.end; ++at, ++row) {
-              o.Take(t.o, row, at);
-              lse.Take(t.lse, row, at);
-              dq.Take(t.dq, row, at);
-              dk.Take(t.dk, row, at);
-              dv.Take(t.dv, row, at);
+              collected.Take(t, row, at);
             }
           }
         }
       }
-      errors.o = std::max(errors.o, o.ErrorAgainst(want.o));
-      errors.lse = std::max(errors.lse, lse.ErrorAgainst(want.lse));
-      errors.dq = std::max(errors.dq, dq.ErrorAgainst(want.dq));
-      errors.dk = std::max(errors.dk, dk.ErrorAgainst(want.dk));
-      errors.dv = std::max(errors.dv, dv.ErrorAgainst(want.dv));
-      dk.AddSquares(want.dk, &off2, &all2);
-      dv.AddSquares(want.dv, &off2, &all2);
+      collected.Compare(s, problem, &errors);
     }
   }
-  if (all2 > 0) errors.kv_norm = std::sqrt(off2 / all2);
   return errors;
 }
 

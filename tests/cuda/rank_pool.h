@@ -82,6 +82,18 @@ struct RunResult {
   std::vector<std::vector<RankTensors>> tensors;
 };
 
+// Of a rank's rows, with the values of data[sequence].
+RankTensors MakeTensors(const RankMicroBatch& mb, const SequenceData* data,
+                        const RunOptions& options);
+
+// Runs `body` for each rank, on a thread of its own. A body calls all_end once,
+// when it has made its last call: it returns when all ranks did, and their
+// streams have run empty.
+using RankBody =
+    std::function<void(int32_t rank, const ExecutorResources& resources,
+                       Stream stream, const std::function<void()>& all_end)>;
+void RunRanks(int32_t ranks, const RunOptions& options, const RankBody& body);
+
 // data[layer * sequences + sequence], as the plan's placements number them.
 RunResult RunPlan(const TestPlan& plan, const std::vector<SequenceData>& data,
                   const RunOptions& options);
@@ -91,9 +103,11 @@ RunResult RunPlan(const TestPlan& plan, const std::vector<SequenceData>& data,
 // is missing.
 struct Errors {
   double o = 0, lse = 0, dq = 0, dk = 0, dv = 0;
-  // Of dK and dV of all sequences, in the Euclidean norm.
-  double kv_norm = 0;
+  // Of dK and dV of all sequences: squares of the errors and of the values.
+  double kv_off2 = 0, kv_all2 = 0;
   double worst() const;
+  // Error of dK and dV in the Euclidean norm.
+  double kv_norm() const;
 };
 Errors CompareWithDense(const TestPlan& plan,
                         const std::vector<SequenceData>& data,
