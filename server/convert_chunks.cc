@@ -150,6 +150,7 @@ void RankChunkPlanToProto(const RankChunkPlan& plan, v1::RankChunkPlan* proto) {
     out->set_group_index(chunk.group_index);
     out->set_group_size(chunk.group_size);
     out->set_token_weight(chunk.token_weight);
+    out->set_token_count(chunk.token_count);
   }
   for (const ChunkOperation& operation : plan.operations) {
     OperationToProto(operation, proto->add_operations());

@@ -70,7 +70,8 @@ RankChunkPlan MakeRankChunkPlan(const ChunkPlan& plan, int32_t rank,
                     .row_count = 0,
                     .group_index = chunk.group_index,
                     .group_size = chunk.group_size,
-                    .token_weight = 0};
+                    .token_weight = 0,
+                    .token_count = chunk.token_count};
     for (const RankSegment& segment : share.segments) {
       share.row_count += segment.rows();
     }

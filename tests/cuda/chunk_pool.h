@@ -19,10 +19,14 @@
 
 namespace skrull::exec::testing {
 
-// A plan without a planner. Sequences are numbered as they are added.
+// A plan made by hand, its sequences numbered as they are added; or a
+// planner's.
 class TestChunks {
  public:
   TestChunks(int32_t dp_size, int32_t cp_size, int64_t retained);
+  // `lengths` of the plan's sequences.
+  TestChunks(const ChunkPlan& plan, const std::vector<int32_t>& lengths)
+      : cp_size_(plan.cp_size), plan_(plan), lengths_(lengths) {}
 
   // A sequence in chunks of these lengths; or one chunk of whole sequences.
   // They run in state-aware order, after what the DP rank has already.

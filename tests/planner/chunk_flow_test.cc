@@ -156,11 +156,13 @@ TEST_CASE("ChunkFlow: two CP groups by hand", "[planner][chunks]") {
          std::vector<RankSegment>{{0, 9, {0, 2}, {0, 2}, {6, 8}}}));
   CHECK(whole.row_count == 4);
   CHECK(whole.token_weight == 4.0 / 24);
+  CHECK(whole.token_count == 8);
   const RankChunk& rest = first.chunk_plan->chunks[1];
   CHECK((rest.segments ==
          std::vector<RankSegment>{{0, 9, {0, 2}, {8, 8}, {8, 9}}}));
   CHECK(rest.group_index == 1);
   CHECK(rest.group_size == 2);
+  CHECK(rest.token_count == 1);
 
   const RankPlan last = MakeRankPlan(plan, "d", 3);
   REQUIRE(last.chunk_plan->chunks.size() == 2);

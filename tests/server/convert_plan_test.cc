@@ -392,7 +392,8 @@ TEST_CASE("RankPlanToProto: carries every value over", "[server][convert]") {
                                 .row_count = 10,
                                 .group_index = 1,
                                 .group_size = 3,
-                                .token_weight = 0.5}},
+                                .token_weight = 0.5,
+                                .token_count = 40}},
                     .operations = {{ChunkPass::kForwardDiscard, 5}}};
   const v1::RankPlan with_chunks = RankPlanToProto(plan);
   const v1::RankChunkPlan& chunks = with_chunks.chunk_plan();
@@ -405,6 +406,7 @@ TEST_CASE("RankPlanToProto: carries every value over", "[server][convert]") {
   CHECK(chunks.chunks(0).group_index() == 1);
   CHECK(chunks.chunks(0).group_size() == 3);
   CHECK(chunks.chunks(0).token_weight() == 0.5);
+  CHECK(chunks.chunks(0).token_count() == 40);
   REQUIRE(chunks.operations_size() == 1);
   CHECK(chunks.operations(0).pass() == v1::CHUNK_PASS_FORWARD_DISCARD);
   CHECK(chunks.operations(0).chunk() == 5);

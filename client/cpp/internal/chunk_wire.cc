@@ -91,6 +91,7 @@ std::optional<RankChunkPlan> RankChunkPlanFromWire(
     chunk.group_index = from.group_index();
     chunk.group_size = from.group_size();
     chunk.token_weight = from.token_weight();
+    chunk.token_count = from.token_count();
     for (const v1::RankSegment& segment : from.segments()) {
       chunk.segments.push_back(SegmentFromWire(segment));
     }
