@@ -4,35 +4,16 @@
 #define SKRULL_CUDA_CALL_GUARD_H_
 
 #include <chrono>
-#include <exception>
 #include <memory>
-#include <new>
 
 #include "skrull/cuda/communicator.h"
 #include "skrull/cuda/device.h"
 #include "skrull/cuda/fence.h"
 #include "skrull/cuda/first_failure.h"
 #include "skrull/cuda/status.h"
+#include "skrull/cuda/without_exceptions.h"
 
 namespace skrull::exec::internal {
-
-// Runs `work`, which returns a Status, and turns what it throws into one.
-template <class Work>
-Status WithoutExceptions(const Work& work) noexcept {
-  try {
-    try {
-      return work();
-    } catch (const std::bad_alloc&) {
-      return {StatusCode::kOutOfMemory, "no host memory"};
-    } catch (const std::exception& e) {
-      return {StatusCode::kInternal, e.what()};
-    } catch (...) {
-      return {StatusCode::kInternal, "an unknown exception"};
-    }
-  } catch (...) {  // no memory for the message
-    return {StatusCode::kOutOfMemory, {}};
-  }
-}
 
 // Device and communicators outlive it. Start comes first; Run one at a time;
 // the rest may be called from any thread at any time after Start.

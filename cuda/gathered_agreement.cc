@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "skrull/cuda/rank_votes.h"
 
 namespace skrull::exec {
 namespace {
@@ -131,26 +132,21 @@ std::optional<DigestBytes> ParseDigest(std::string_view hex) {
 
 Status CompareDigests(std::span<const DigestBytes> all) {
   constexpr int kMaxListed = 32;
-  std::map<DigestBytes, int64_t> counts;
-  for (const DigestBytes& digest : all) ++counts[digest];
-  if (counts.size() == 1) return {};
-  const DigestBytes* common = &all.front();
-  for (const DigestBytes& digest : all) {
-    if (counts[digest] > counts[*common]) common = &digest;
-  }
+  const DigestBytes& common = all[MostCommon(all)];
   int64_t others = 0;
   std::string ranks;
   for (size_t r = 0; r < all.size(); ++r) {
-    if (all[r] == *common) continue;
+    if (all[r] == common) continue;
     if (++others > kMaxListed) continue;
     ranks += (ranks.empty() ? "" : ", ") + std::to_string(r);
     if (all[r] == kNone) ranks += " (no plan)";
   }
+  if (others == 0) return {};
   if (others > kMaxListed) ranks += ", ...";
   return {StatusCode::kFailedPrecondition,
           "ranks hold different plans: " + std::to_string(others) + " of " +
               std::to_string(all.size()) + " differ from the most common one" +
-              (*common == kNone ? ", which is to have none" : "") +
+              (common == kNone ? ", which is to have none" : "") +
               ", at rank " + ranks};
 }
 

@@ -1,19 +1,18 @@
 #include "skrull/cuda/rank_votes.h"
 
+#include <algorithm>
 #include <cstddef>
-#include <map>
+#include <functional>
 
 namespace skrull::exec {
 
 std::string DescribeDifference(int32_t first_rank,
                                const std::vector<std::string>& contributions) {
-  std::map<std::string, int32_t> votes;
-  for (const std::string& contribution : contributions) ++votes[contribution];
-  if (votes.size() < 2) return "";
-  size_t right = 0;
-  for (size_t i = 1; i < contributions.size(); ++i) {
-    if (votes[contributions[i]] > votes[contributions[right]]) right = i;
+  if (std::ranges::adjacent_find(contributions, std::ranges::not_equal_to()) ==
+      contributions.end()) {
+    return "";
   }
+  const size_t right = MostCommon<std::string>(contributions);
   const auto name = [&](size_t i) {
     return "rank " + std::to_string(first_rank + static_cast<int32_t>(i));
   };

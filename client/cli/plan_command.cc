@@ -152,22 +152,10 @@ void AddPlanCommand(CLI::App& app, int* exit_code) {
                    "How to plan. Default: the job's policy")
       ->type_name("POLICY")
       ->check(CLI::IsMember(PolicyNames()));
-  CLI::Option* server =
-      command
-          ->add_option("--server", flags->server.address,
-                       "Daemon to ask. Default: $SKRULL_SERVER; when that is "
-                       "unset, plan in this process")
-          ->type_name("HOST:PORT");
-  command
-      ->add_flag("--offline", flags->offline,
-                 "Plan in this process, whatever $SKRULL_SERVER says")
-      ->excludes(server);
-  command
-      ->add_option("--timeout", flags->server.timeout_seconds,
-                   "Longest wait for the daemon's answer to one batch. "
-                   "Default: 30")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.001, 86400.0));
+  AddSourceOptions(command,
+                   "Daemon to ask. Default: $SKRULL_SERVER; when that is "
+                   "unset, plan in this process",
+                   &flags->server, &flags->offline);
   command
       ->add_option("--name", flags->name,
                    "Job name to put into plans made in this process. Default: "

@@ -1,5 +1,6 @@
 #include "skrull/cli/plan_source.h"
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <utility>
@@ -67,6 +68,23 @@ class Server : public PlanSource {
 std::string ServerFromEnvironment() {
   const char* const address = std::getenv("SKRULL_SERVER");
   return address != nullptr ? address : "";
+}
+
+void AddSourceOptions(CLI::App* command, const std::string& server_help,
+                      ServerFlags* server, bool* offline) {
+  CLI::Option* option =
+      command->add_option("--server", server->address, server_help)
+          ->type_name("HOST:PORT");
+  command
+      ->add_flag("--offline", *offline,
+                 "Plan in this process, whatever $SKRULL_SERVER says")
+      ->excludes(option);
+  command
+      ->add_option("--timeout", server->timeout_seconds,
+                   "Longest wait for the daemon's answer to one batch. "
+                   "Default: 30")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.001, 86400.0));
 }
 
 absl::StatusOr<std::unique_ptr<PlannerClient>> Connect(

@@ -11,6 +11,10 @@
 #include "skrull/client/plan_types.h"
 #include "skrull/client/planner_client.h"
 
+namespace CLI {
+class App;
+}
+
 namespace skrull::cli {
 
 // What every command that may call a daemon is told about it.
@@ -21,6 +25,11 @@ struct ServerFlags {
 
 // $SKRULL_SERVER; empty when unset.
 std::string ServerFromEnvironment();
+
+// Adds --server, with that help, --offline and --timeout to a command that asks
+// a daemon or plans in this process. `server` and `offline` must outlive it.
+void AddSourceOptions(CLI::App* command, const std::string& server_help,
+                      ServerFlags* server, bool* offline);
 
 // Errors: INVALID_ARGUMENT.
 absl::StatusOr<std::unique_ptr<PlannerClient>> Connect(

@@ -30,23 +30,10 @@ absl::StatusOr<std::unique_ptr<PlanSource>> OpenSource(
 }  // namespace
 
 void AddReplayOptions(CLI::App* command, ReplayFlags* flags) {
-  CLI::Option* server =
-      command
-          ->add_option("--server", flags->server.address,
-                       "Daemon to ask; it commits nothing. Default: "
-                       "$SKRULL_SERVER; when that is unset, plan in this "
-                       "process")
-          ->type_name("HOST:PORT");
-  command
-      ->add_flag("--offline", flags->offline,
-                 "Plan in this process, whatever $SKRULL_SERVER says")
-      ->excludes(server);
-  command
-      ->add_option("--timeout", flags->server.timeout_seconds,
-                   "Longest wait for the daemon's answer to one batch. "
-                   "Default: 30")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.001, 86400.0));
+  AddSourceOptions(command,
+                   "Daemon to ask; it commits nothing. Default: "
+                   "$SKRULL_SERVER; when that is unset, plan in this process",
+                   &flags->server, &flags->offline);
   command
       ->add_option("--format", flags->format,
                    "What to print: tables, one JSON object a row, or CSV with "

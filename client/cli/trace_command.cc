@@ -27,11 +27,7 @@ absl::Status WriteTrace(const PlannedBatches& batches, int64_t count,
   absl::Status status = writer.Begin();
   Progress progress("batches traced", !OutputIsTerminal());
   for (int64_t i = 0; i < count && status.ok(); ++i) {
-    absl::StatusOr<Plan> plan = batches.PlanOf(i);
-    if (plan.ok() && plan->chunk_plan) {
-      plan = absl::UnimplementedError(
-          "a plan of POLICY_CHUNK_FLOW has chunks, which are not traced");
-    }
+    const absl::StatusOr<Plan> plan = batches.PlanOf(i);
     if (plan.ok()) {
       status = writer.AddPlan(batches.Lengths(i), *plan);
     } else {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "skrull/planner/chunk_flow/chunk_cost.h"
 #include "skrull/server/convert.h"
 
 namespace skrull::cli {
@@ -48,6 +49,20 @@ ordered_json SortIndex(const char* kind, int64_t pid, int64_t tid) {
   if (tid > 0) event["tid"] = tid;
   event["args"] = {{"sort_index", tid > 0 ? tid : pid}};
   return event;
+}
+
+std::string PassName(ChunkPass pass) {
+  switch (pass) {
+    case ChunkPass::kForward:
+      return "forward";
+    case ChunkPass::kForwardDiscard:
+      return "forward, discarded";
+    case ChunkPass::kRecompute:
+      return "recompute";
+    case ChunkPass::kBackward:
+      break;
+  }
+  return "backward";
 }
 
 }  // namespace
@@ -210,6 +225,15 @@ absl::Status TraceWriter::AddPlan(std::span<const int64_t> lengths,
                    {"lower_bound_seconds", summary.lower_bound_seconds}};
   Emit(event);
 
+  absl::Status status =
+      plan.chunk_plan ? EmitChunks(*plan.chunk_plan, summary.predicted_seconds)
+                      : EmitMicroBatches(plan);
+  if (!status.ok()) return status;
+  begin_ += summary.predicted_seconds;
+  return FlushIfLong();
+}
+
+absl::Status TraceWriter::EmitMicroBatches(const Plan& plan) {
   RankTimeline timeline(job_, cost_);
   std::vector<RankSpan> spans;
   for (size_t i = 0; i < plan.micro_batches.size(); ++i) {
@@ -232,8 +256,55 @@ absl::Status TraceWriter::AddPlan(std::span<const int64_t> lengths,
   spans.clear();
   timeline.Finish(&spans);
   for (const RankSpan& span : spans) EmitSpan(span, nullptr);
-  begin_ += summary.predicted_seconds;
-  return FlushIfLong();
+  return absl::OkStatus();
+}
+
+absl::Status TraceWriter::EmitChunks(const ChunkPlan& plan, double end) {
+  const ChunkCost chunk_cost(job_, cost_);
+  const Tids tids{plan.cp_size};
+  for (const ChunkSchedule& schedule : plan.schedules) {
+    const int32_t first_rank = schedule.dp_rank * plan.cp_size;
+    const auto emit = [&](const std::string& name, const std::string& category,
+                          double start, double stop, const Json& args,
+                          bool of_dp_rank) {
+      std::vector<int64_t> threads;
+      if (of_dp_rank) threads.push_back(tids.MicroBatches(schedule.dp_rank));
+      for (int32_t c = 0; c < plan.cp_size; ++c) {
+        threads.push_back(tids.Compute(first_rank + c));
+      }
+      for (const int64_t tid : threads) {
+        Json event =
+            Event("X", name, category, PidOf(schedule.dp_rank), tid, start);
+        SetDuration(start, stop, &event);
+        event["args"] = args;
+        Emit(event);
+      }
+    };
+    double at = 0;
+    for (const ChunkOperation& operation : schedule.operations) {
+      const Chunk& chunk = plan.chunks[static_cast<size_t>(operation.chunk)];
+      const double stop = at + chunk_cost.PassSeconds(chunk, operation.pass);
+      Json sequences = Json::array();
+      for (const ChunkPiece& piece : chunk.pieces) {
+        sequences.push_back(piece.sequence);
+      }
+      const std::string pass = PassName(operation.pass);
+      emit(absl::StrCat("chunk ", operation.chunk, " ", pass), pass, at, stop,
+           {{"chunk", operation.chunk},
+            {"group_index", chunk.group_index},
+            {"group_size", chunk.group_size},
+            {"tokens", chunk.token_count},
+            {"sequences", std::move(sequences)}},
+           /*of_dp_rank=*/true);
+      at = stop;
+      absl::Status status = FlushIfLong();
+      if (!status.ok()) return status;
+    }
+    if (Ticks(at) < Ticks(end)) {
+      emit("idle", "idle", at, end, Json::object(), /*of_dp_rank=*/false);
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TraceWriter::AddRefusal(int64_t step, const absl::Status& why) {

@@ -40,8 +40,7 @@ class TraceWriter {
 
   absl::Status Begin();
   // A step right after the one before. REQUIRES: the plan is legal for the job,
-  // of a batch of `lengths`, and has micro-batches. O(ranks * micro-batches +
-  // text).
+  // of a batch of `lengths`. O(ranks * micro-batches, or operations, + text).
   absl::Status AddPlan(std::span<const int64_t> lengths, const Plan& plan);
   // A mark in the place of a step that has no plan.
   absl::Status AddRefusal(int64_t step, const absl::Status& why);
@@ -55,6 +54,10 @@ class TraceWriter {
   void EmitSpan(const RankSpan& span, const MicroBatchPlan* micro_batch);
   void EmitMicroBatch(int32_t index, const MicroBatchPlan& micro_batch,
                       const StepClock& clock);
+  absl::Status EmitMicroBatches(const Plan& plan);
+  // What the chunks' DP ranks do, pass by pass: on the thread of its
+  // micro-batches, and on that of each of its ranks, which all do the same.
+  absl::Status EmitChunks(const ChunkPlan& plan, double end);
   Json Event(const char* phase, const std::string& name,
              const std::string& category, int64_t pid, int64_t tid,
              double start) const;

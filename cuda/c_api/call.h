@@ -4,39 +4,20 @@
 
 #include <cstdint>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <string>
 
 #include "skrull/cuda/status.h"
+#include "skrull/cuda/without_exceptions.h"
 
 namespace skrull::exec::c_api {
 
 // Keeps the message for skrull_exec_last_error() and returns the code.
 int32_t Report(const Status& status) noexcept;
 
-// The Status of work(), or of the exception it throws.
-template <class Work>
-Status Guard(const Work& work) noexcept {
-  try {
-    try {
-      return work();
-    } catch (const std::bad_alloc&) {
-      return {StatusCode::kOutOfMemory, "no host memory"};
-    } catch (const std::exception& e) {
-      return {StatusCode::kInternal, e.what()};
-    } catch (...) {
-      return {StatusCode::kInternal, "an unknown exception"};
-    }
-  } catch (...) {  // no memory for the message
-    return {StatusCode::kOutOfMemory, {}};
-  }
-}
-
 // A whole function of the interface.
 template <class Work>
 int32_t Call(const Work& work) noexcept {
-  return Report(Guard(work));
+  return Report(internal::WithoutExceptions(work));
 }
 
 inline Status NotNull(const void* pointer, const char* name) {

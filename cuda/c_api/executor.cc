@@ -99,7 +99,7 @@ int32_t RankCall(skrull_executor* executor, const Work& work) {
   if (const Status given = NotNull(executor, "executor"); !given.ok()) {
     return Report(given);
   }
-  const Status status = Guard(work);
+  const Status status = skrull::exec::internal::WithoutExceptions(work);
   if (!status.ok()) executor->executor->Abort(status);
   return Report(status);
 }
@@ -134,17 +134,18 @@ int32_t skrull_executor_prepare(skrull_executor* executor,
   if (const Status given = NotNull(executor, "executor"); !given.ok()) {
     return Report(given);
   }
-  const Status status = Guard([&]() -> Status {
-    SKRULL_EXEC_RETURN_IF_ERROR(NotNull(step, "step"));
-    skrull::RankPlan none;
-    none.rank = executor->comm->communicators()->rank();
-    auto prepared =
-        executor->executor->Prepare(plan == nullptr ? none : plan->plan);
-    SKRULL_EXEC_RETURN_IF_ERROR(prepared.status());
-    if (plan == nullptr) return InvalidArgument("no rank has a plan");
-    *step = new skrull_step{executor->device, *std::move(prepared)};
-    return {};
-  });
+  const Status status =
+      skrull::exec::internal::WithoutExceptions([&]() -> Status {
+        SKRULL_EXEC_RETURN_IF_ERROR(NotNull(step, "step"));
+        skrull::RankPlan none;
+        none.rank = executor->comm->communicators()->rank();
+        auto prepared =
+            executor->executor->Prepare(plan == nullptr ? none : plan->plan);
+        SKRULL_EXEC_RETURN_IF_ERROR(prepared.status());
+        if (plan == nullptr) return InvalidArgument("no rank has a plan");
+        *step = new skrull_step{executor->device, *std::move(prepared)};
+        return {};
+      });
   if (!status.ok() && status.code() != StatusCode::kFailedPrecondition) {
     executor->executor->Abort(status);
   }

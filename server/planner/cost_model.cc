@@ -54,6 +54,13 @@ double MinLinkSecondsPerByte(const LinkCost& link) {
   return least;
 }
 
+void Add(const CompSeconds& from, CompSeconds& to) {
+  to.linear += from.linear;
+  to.attention += from.attention;
+}
+
+}  // namespace
+
 double Imbalance(std::span<const double> values) {
   double sum = 0;
   double most = 0;
@@ -64,13 +71,6 @@ double Imbalance(std::span<const double> values) {
   if (sum <= 0) return 0;
   return most / (sum / static_cast<double>(values.size())) - 1;
 }
-
-void Add(const CompSeconds& from, CompSeconds& to) {
-  to.linear += from.linear;
-  to.attention += from.attention;
-}
-
-}  // namespace
 
 CostModel::CostModel(const Job& job)
     : job_(job),

@@ -97,6 +97,9 @@ class CostModel {
   std::vector<DegreeLinks> links_;  // of all allowed degrees above 1
 };
 
+// max / mean - 1; 0 if the values sum to nothing. REQUIRES: none is negative.
+double Imbalance(std::span<const double> values);
+
 // Time of one micro-batch and what it is made of.
 struct MicroBatchTime {
   double seconds = 0;  // overhead + slowest rank; 0 if nothing runs

@@ -231,4 +231,10 @@ LowerBound ComputeLowerBound(const Job& job, const CostModel& cost,
   return bound;
 }
 
+double WithoutRounding(double bound, double predicted) {
+  constexpr double kRounding = 1e-9;  // relative, of sums over a whole batch
+  return bound <= predicted * (1 + kRounding) ? std::min(bound, predicted)
+                                              : bound;
+}
+
 }  // namespace skrull

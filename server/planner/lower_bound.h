@@ -44,6 +44,10 @@ struct LowerBound {
 LowerBound ComputeLowerBound(const Job& job, const CostModel& cost,
                              std::span<const int64_t> lengths);
 
+// The bound as a plan of `predicted` seconds reports it: of a plan that meets
+// it, sums over the batch can put the bound above the plan by their rounding.
+double WithoutRounding(double bound, double predicted);
+
 }  // namespace skrull
 
 #endif  // SKRULL_SERVER_PLANNER_LOWER_BOUND_H_

@@ -9,12 +9,6 @@
 #include "skrull/planner/pipeline/step_pipeline.h"
 
 namespace skrull {
-namespace {
-
-// Relative error of sums over a whole batch.
-constexpr double kRounding = 1e-9;
-
-}  // namespace
 
 std::string BottleneckName(Bottleneck bottleneck) {
   switch (bottleneck) {
@@ -72,11 +66,8 @@ void FinishPlan(const Job& job, std::span<const int64_t> lengths, Plan* plan) {
   summary.micro_batch_count = std::ssize(plan->micro_batches);
   summary.predicted_seconds = clock.seconds();
   const LowerBound bound = ComputeLowerBound(job, cost, lengths);
-  // Of a plan that meets the bound, rounding can put it a little above.
   summary.lower_bound_seconds =
-      bound.seconds <= summary.predicted_seconds * (1 + kRounding)
-          ? std::min(bound.seconds, summary.predicted_seconds)
-          : bound.seconds;
+      WithoutRounding(bound.seconds, summary.predicted_seconds);
   summary.dp_imbalance = clock.dp_imbalance();
   summary.rank_imbalance = clock.rank_imbalance();
   summary.explanation =

@@ -233,6 +233,69 @@ TEST_CASE("skrullctl trace: every rank's time is the plan's, step after step",
   }
 }
 
+TEST_CASE("skrullctl trace: the passes of chunks, one after the other",
+          "[cli][trace]") {
+  const TempDir directory;
+  const std::string lengths_path = directory.path() / "lengths";
+  WriteFile(lengths_path, kLengths);
+  const std::string job = directory.path() / "job.textproto";
+  WriteFile(job, JobText("OVERLAP_SCOPE_LAYER", false) +
+                     "chunk_flow { chunk_size_tokens: 1500 }");
+  const std::vector<std::string> input = {
+      "--job-spec",   job,  "--lengths", lengths_path,
+      "--batch-size", "14", "--policy",  "POLICY_CHUNK_FLOW"};
+  std::vector<std::string> words = {"trace"};
+  words.insert(words.end(), input.begin(), input.end());
+  const CliResult traced = RunCli(words);
+  INFO(traced.err);
+  REQUIRE(traced.exit_code == 0);
+  const Trace trace = ReadTrace(traced.out);
+  words = {"plan", "--offline", "--format", "json"};
+  words.insert(words.end(), input.begin(), input.end());
+  const json plan = json::parse(Lines(RunCli(words).out).at(0));
+  const std::map<std::string, std::string> names = {
+      {"CHUNK_PASS_FORWARD", "forward"},
+      {"CHUNK_PASS_FORWARD_DISCARD", "forward, discarded"},
+      {"CHUNK_PASS_RECOMPUTE", "recompute"},
+      {"CHUNK_PASS_BACKWARD", "backward"}};
+  REQUIRE(trace.steps.size() == 1);
+  const double end = End(trace.steps[0]);
+  std::set<std::string> seen;
+  int tracks = 0;
+  for (const auto& [tid, track] : trace.tracks) {
+    if (track.process == "steps" ||
+        track.thread.find("exchange") != std::string::npos) {
+      continue;
+    }
+    ++tracks;
+    const auto dp_rank = static_cast<size_t>(track.process.back() - '0');
+    const json& schedule = plan["chunk_plan"]["schedules"][dp_rank];
+    const json& operations = schedule["operations"];
+    REQUIRE(track.spans.size() >= operations.size());
+    double at = 0;
+    for (size_t i = 0; i < operations.size(); ++i) {
+      const json& span = track.spans[i];
+      CHECK(span["ts"] == at);
+      at = End(span);
+      CHECK(span["cat"] == names.at(operations[i]["pass"]));
+      CHECK(span["args"]["chunk"] == operations[i]["chunk"]);
+      seen.insert(span["cat"]);
+    }
+    CHECK(at == Approx(1e6 * schedule["predicted_seconds"].get<double>())
+                    .margin(0.001 * static_cast<double>(operations.size())));
+    if (track.thread.rfind("rank ", 0) != 0) {
+      CHECK(track.spans.size() == operations.size());
+    } else if (track.spans.size() > operations.size()) {
+      CHECK(track.spans.back()["cat"] == "idle");
+      CHECK(track.spans.back()["ts"] == at);
+      at = End(track.spans.back());
+    }
+    if (track.thread.rfind("rank ", 0) == 0) CHECK(at == end);
+  }
+  CHECK(tracks == 2 * (1 + 3));
+  CHECK(seen.size() == names.size());
+}
+
 TEST_CASE("skrullctl trace: a plan file gives the trace that planning does",
           "[cli][trace]") {
   const TempDir directory;

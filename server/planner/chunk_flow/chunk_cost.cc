@@ -38,6 +38,16 @@ double ChunkCost::ChunkSeconds(double compute_seconds, int32_t dp_rank,
          cost_.Exchange({dp_rank * cp_size, cp_size}, token_count);
 }
 
+double ChunkCost::PassSeconds(const Chunk& chunk, ChunkPass pass) const {
+  if (pass == ChunkPass::kRecompute) {
+    return RecomputeSeconds(ComputeSeconds(chunk));
+  }
+  const double seconds =
+      job_.cost().seconds_per_micro_batch + chunk.predicted_seconds;
+  const double forward = seconds * forward_share_;
+  return pass == ChunkPass::kBackward ? seconds - forward : forward;
+}
+
 double ChunkCost::LowerBoundSeconds(std::span<const int64_t> lengths) const {
   double compute = 0;
   double longest = 0;

@@ -38,6 +38,11 @@ class ChunkCost {
            forward_share_;
   }
 
+  // What one pass of a chunk with its predicted_seconds takes: the forward
+  // share of those and of the overhead, the rest of both, or a recomputation.
+  // Those of a schedule sum to its predicted_seconds. O(pieces).
+  double PassSeconds(const Chunk& chunk, ChunkPass pass) const;
+
   // 1 / (1 + backward_forward_ratio).
   double forward_share() const { return forward_share_; }
 

@@ -7,6 +7,7 @@
 #include "skrull/planner/chunk_flow/chunk_schedule.h"
 #include "skrull/planner/cost_model.h"
 #include "skrull/planner/layout.h"
+#include "skrull/planner/lower_bound.h"
 #include "skrull/planner/pipeline/simulator.h"
 
 namespace skrull {
@@ -77,17 +78,6 @@ class Finisher {
   }
 
  private:
-  static double Imbalance(const std::vector<double>& values) {
-    double sum = 0;
-    double most = 0;
-    for (const double value : values) {
-      sum += value;
-      most = std::max(most, value);
-    }
-    if (sum <= 0) return 0;
-    return most / (sum / static_cast<double>(values.size())) - 1;
-  }
-
   const Job& job_;
   const ChunkCost chunk_cost_;
   ChunkPlan& plan_;
@@ -117,12 +107,8 @@ void FinishChunkPlan(const Job& job, std::span<const int64_t> lengths,
     }
   }
   finisher.FinishSummary(&plan->summary);
-  // Of a plan that meets the bound, rounding can put it a little above.
-  constexpr double kRounding = 1e-9;
-  const double predicted = plan->summary.predicted_seconds;
-  const double bound = ChunkPlanLowerBound(job, cost, lengths);
-  plan->summary.lower_bound_seconds =
-      bound <= predicted * (1 + kRounding) ? std::min(bound, predicted) : bound;
+  plan->summary.lower_bound_seconds = WithoutRounding(
+      ChunkPlanLowerBound(job, cost, lengths), plan->summary.predicted_seconds);
   if (cp_size == 1) return;
   plan->summary.sharded_sequence_count = std::ssize(lengths);
   for (const int64_t length : lengths) {
