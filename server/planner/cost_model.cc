@@ -54,11 +54,6 @@ double MinLinkSecondsPerByte(const LinkCost& link) {
   return least;
 }
 
-void Add(const CompSeconds& from, CompSeconds& to) {
-  to.linear += from.linear;
-  to.attention += from.attention;
-}
-
 }  // namespace
 
 double Imbalance(std::span<const double> values) {
@@ -179,7 +174,7 @@ MicroBatchTime StepClock::Run(std::span<const SequencePlacement> placements) {
       continue;
     }
     RankLoad& load = load_[static_cast<size_t>(p.first_rank)];
-    Add(cost_.Comp(p.token_count, 1), load.local);
+    load.local.Add(cost_.Comp(p.token_count, 1));
     load.tokens += p.token_count;
     active_[group_of(p.first_rank)] = 1;
   }
@@ -189,13 +184,13 @@ MicroBatchTime StepClock::Run(std::span<const SequencePlacement> placements) {
   for (size_t i = 0; i < blocks_.size();) {
     BlockLoad sum = blocks_[i];
     for (++i; i < blocks_.size() && blocks_[i].block == sum.block; ++i) {
-      Add(blocks_[i].sharded, sum.sharded);
+      sum.sharded.Add(blocks_[i].sharded);
       sum.tokens += blocks_[i].tokens;
     }
     const double exchange = cost_.Exchange(sum.block, sum.tokens);
     for (int32_t r = 0; r < sum.block.degree; ++r) {
       RankLoad& load = load_[static_cast<size_t>(sum.block.first_rank + r)];
-      Add(sum.sharded, load.sharded);
+      load.sharded.Add(sum.sharded);
       load.exchange += exchange;
       load.tokens += BlockRows(sum.tokens, sum.block.degree, r);
     }

@@ -23,6 +23,11 @@ struct CompSeconds {
   double attention = 0;
 
   double total() const { return linear + attention; }
+  // Adds `other` so many times; -1 takes it away.
+  void Add(const CompSeconds& other, int times = 1) {
+    linear += times * other.linear;
+    attention += times * other.attention;
+  }
 };
 
 // What one rank does in one micro-batch.

@@ -53,10 +53,7 @@ class Trade {
   }
 
   // A sequence that is local in any plan, or may be for all that is known.
-  void AddLocal(const CompSeconds& local) {
-    untraded_.linear += local.linear;
-    untraded_.attention += local.attention;
-  }
+  void AddLocal(const CompSeconds& local) { untraded_.Add(local); }
   // One that is not; its least rank-seconds on any degree.
   void AddSharded(double least_work) { sharded_ += least_work; }
 

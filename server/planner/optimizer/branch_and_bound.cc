@@ -117,8 +117,7 @@ class Search {
       const auto rank = static_cast<size_t>(block.first_rank + r);
       RankLoad& load = state.load[rank];
       CompSeconds& sum = block.degree == 1 ? load.local : load.sharded;
-      sum.linear += comp.linear;
-      sum.attention += comp.attention;
+      sum.Add(comp);
       load.exchange += exchange;
       const int64_t rows = BlockRows(before + tokens, block.degree, r) -
                            BlockRows(before, block.degree, r);

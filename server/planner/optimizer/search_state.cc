@@ -1,19 +1,11 @@
 #include "skrull/planner/optimizer/search_state.h"
 
 #include <algorithm>
-#include <cmath>
-
-#include "absl/strings/str_cat.h"
 
 namespace skrull {
 namespace {
 
 constexpr int32_t kNone = -1;
-
-void Accumulate(const CompSeconds& from, int sign, CompSeconds& to) {
-  to.linear += sign * from.linear;
-  to.attention += sign * from.attention;
-}
 
 double Busy(const RankLoad& load) {
   return load.local.total() + load.sharded.total();
@@ -118,7 +110,7 @@ double SearchState::Try(int32_t sequence, const Spot& spot) const {
       return kDoesNotFit;
     }
     RankLoad load = slot->load;
-    Accumulate(comp, 1, load.local);
+    load.local.Add(comp);
     return cost_.RankSeconds(load);
   }
   const int64_t held = block_state(spot).tokens;
@@ -131,7 +123,7 @@ double SearchState::Try(int32_t sequence, const Spot& spot) const {
       return kDoesNotFit;
     }
     RankLoad load = slot->load;
-    Accumulate(comp, 1, load.sharded);
+    load.sharded.Add(comp);
     load.exchange += exchange;
     slowest = std::max(slowest, cost_.RankSeconds(load));
   }
@@ -143,10 +135,10 @@ double SearchState::TrySwap(const Spot& spot, int32_t in, int32_t out) const {
       micro_batch(spot.micro_batch).slots[static_cast<size_t>(spot.block)];
   RankLoad load = slot.load;
   load.tokens += length(in);
-  Accumulate(cost_.Comp(length(in), 1), 1, load.local);
+  load.local.Add(cost_.Comp(length(in), 1));
   if (out != kNone) {
     load.tokens -= length(out);
-    Accumulate(cost_.Comp(length(out), 1), -1, load.local);
+    load.local.Add(cost_.Comp(length(out), 1), -1);
   }
   return job_.FitsRank(load.tokens, slot.gathered) ? cost_.RankSeconds(load)
                                                    : kDoesNotFit;
@@ -172,9 +164,9 @@ void SearchState::Apply(int32_t sequence, const Spot& spot, int sign) {
     Slot& slot = mb.slots[static_cast<size_t>(rank)];
     slot.load.tokens += rows;
     if (local) {
-      Accumulate(comp, sign, slot.load.local);
+      slot.load.local.Add(comp, sign);
     } else {
-      Accumulate(comp, sign, slot.load.sharded);
+      slot.load.sharded.Add(comp, sign);
       slot.load.exchange += exchange;
       slot.gathered += sign * tokens;
     }
@@ -377,76 +369,6 @@ void SearchState::Export(std::span<const int32_t> names,
          .first_rank = block.first_rank,
          .degree = block.degree});
   }
-}
-
-absl::Status SearchState::CheckConsistency() const {
-  std::vector<std::vector<Slot>> slots(static_cast<size_t>(micro_batches_));
-  for (auto& of : slots) of.resize(static_cast<size_t>(ranks_));
-  std::vector<int> listed(spots_.size(), 0);
-  // Loads are sums of what came and went: exact to rounding of the whole batch.
-  double tolerance = 0;
-  for (const int64_t tokens : lengths_) {
-    tolerance += 1e-9 * cost_.Comp(tokens, 1).total();
-    for (const Level& level : levels_) {
-      tolerance += 1e-9 * cost_.Exchange(level.blocks.front(), tokens);
-    }
-  }
-  for (int32_t i = 0; i < micro_batches_; ++i) {
-    for (int32_t d = 0; d < num_degrees(); ++d) {
-      for (int32_t b = 0; b < std::ssize(level(d).blocks); ++b) {
-        const Spot at{i, d, b};
-        const Block block = BlockOf(at);
-        int64_t tokens = 0;
-        for (int32_t k = FirstOn(at); k != kNone; k = NextOn(k)) {
-          if (spot(k) != at) {
-            return absl::InternalError(absl::StrCat("(1) sequence ", k));
-          }
-          ++listed[static_cast<size_t>(k)];
-          tokens += length(k);
-          for (int32_t r = 0; r < block.degree; ++r) {
-            Slot& slot =
-                slots[static_cast<size_t>(i)]
-                     [static_cast<size_t>(block.first_rank - first_rank_ + r)];
-            Accumulate(cost_.Comp(length(k), block.degree), 1,
-                       d == 0 ? slot.load.local : slot.load.sharded);
-          }
-        }
-        if (tokens != block_state(at).tokens) {
-          return absl::InternalError(absl::StrCat(
-              "(2) micro-batch ", i, ", degree ", block.degree, ", block ", b));
-        }
-        for (int32_t r = 0; r < block.degree; ++r) {
-          Slot& slot =
-              slots[static_cast<size_t>(i)]
-                   [static_cast<size_t>(block.first_rank - first_rank_ + r)];
-          slot.load.tokens += MaxBlockRows(tokens, block.degree);
-          slot.load.exchange += cost_.Exchange(block, tokens);
-          if (d > 0) slot.gathered += tokens;
-        }
-      }
-    }
-    for (int32_t r = 0; r < ranks_; ++r) {
-      const Slot& want = slots[static_cast<size_t>(i)][static_cast<size_t>(r)];
-      const Slot& have = micro_batch(i).slots[static_cast<size_t>(r)];
-      const double seconds = cost_.RankSeconds(want.load);
-      if (want.load.tokens != have.load.tokens ||
-          want.gathered != have.gathered ||
-          std::abs(seconds - cost_.RankSeconds(have.load)) > tolerance) {
-        return absl::InternalError(
-            absl::StrCat("(2) micro-batch ", i, ", rank ", r));
-      }
-      if (!job_.FitsRank(have.load.tokens, have.gathered)) {
-        return absl::InternalError(
-            absl::StrCat("(3) micro-batch ", i, ", rank ", r));
-      }
-    }
-  }
-  for (int32_t k = 0; k < std::ssize(spots_); ++k) {
-    if (listed[static_cast<size_t>(k)] != (spot(k).placed() ? 1 : 0)) {
-      return absl::InternalError(absl::StrCat("(1) sequence ", k));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace skrull
