@@ -23,19 +23,8 @@ PlanDirectory::PlanDirectory(Limits limits, Executor executor,
                              const Clock* clock, Metrics* metrics)
     : limits_(limits),
       executor_(std::move(executor)),
-      clock_(clock),
-      metrics_(metrics) {
-  timer_ = std::thread([this] { RunDeadlines(); });
-}
-
-PlanDirectory::~PlanDirectory() {
-  {
-    MutexLock lock(&mutex_);
-    stopping_ = true;
-    deadlines_changed_.Signal();
-  }
-  timer_.join();
-}
+      metrics_(metrics),
+      alarm_(clock, [this](Alarm::Time now) { return Expire(now); }) {}
 
 std::shared_ptr<const CommittedPlan> PlanDirectory::Find(const StepKey& key) {
   MutexLock lock(&mutex_);
@@ -90,7 +79,7 @@ bool PlanDirectory::Wait(const std::shared_ptr<PlanWait>& wait) {
       wait->position_ = waits.size();
       waits.push_back(wait);
       wait->timer_ = deadlines_.emplace(wait->deadline_, wait);
-      if (wait->timer_ == deadlines_.begin()) deadlines_changed_.Signal();
+      alarm_.Set(wait->deadline_);
       metrics_->SetRankWaits(static_cast<int64_t>(deadlines_.size()));
       return waits.size() == 1;
     }
@@ -196,29 +185,20 @@ bool PlanDirectory::TakeOne(const std::shared_ptr<PlanWait>& wait) {
   return true;
 }
 
-void PlanDirectory::RunDeadlines() {
-  while (true) {
-    Waits expired;
-    {
-      MutexLock lock(&mutex_);
-      while (!stopping_ && (deadlines_.empty() || deadlines_.begin()->first >
-                                                      clock_->MonotonicNow())) {
-        if (deadlines_.empty()) {
-          deadlines_changed_.Wait(&mutex_);
-        } else {
-          deadlines_changed_.WaitUntil(&mutex_, deadlines_.begin()->first);
-        }
-      }
-      if (stopping_) return;
-      const auto now = clock_->MonotonicNow();
-      while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-        const std::shared_ptr<PlanWait> wait = deadlines_.begin()->second;
-        TakeOne(wait);
-        expired.push_back(wait);
-      }
+Alarm::Time PlanDirectory::Expire(Alarm::Time now) {
+  Waits expired;
+  Alarm::Time next = Alarm::kNever;
+  {
+    MutexLock lock(&mutex_);
+    while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+      const std::shared_ptr<PlanWait> wait = deadlines_.begin()->second;
+      TakeOne(wait);
+      expired.push_back(wait);
     }
-    for (const auto& wait : expired) wait->done_(DeadlineError(*wait));
+    if (!deadlines_.empty()) next = deadlines_.begin()->first;
   }
+  for (const auto& wait : expired) wait->done_(DeadlineError(*wait));
+  return next;
 }
 
 absl::Status PlanDirectory::DeadlineError(const PlanWait& wait) {

@@ -13,11 +13,11 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "skrull/server/alarm.h"
 #include "skrull/server/clock.h"
 #include "skrull/server/committed_plan.h"
 #include "skrull/server/job_directory.h"
@@ -80,7 +80,7 @@ class PlanDirectory {
   PlanDirectory(Limits limits, Executor executor, const Clock* clock,
                 Metrics* metrics);
   // REQUIRES: Drain was called, or no call waits.
-  ~PlanDirectory();
+  ~PlanDirectory() = default;
 
   // The plan if it is in memory; nullptr says nothing about the store. O(log).
   std::shared_ptr<const CommittedPlan> Find(const StepKey& key)
@@ -129,18 +129,16 @@ class PlanDirectory {
   Waits TakeAll(const StepKey& key) SKRULL_REQUIRES(mutex_);
   // The same for one call; false if it does not wait.
   bool TakeOne(const std::shared_ptr<PlanWait>& wait) SKRULL_REQUIRES(mutex_);
-  void RunDeadlines() SKRULL_EXCLUDES(mutex_);
+  // Answers the calls whose deadline has come; when the next one comes.
+  Alarm::Time Expire(Alarm::Time now) SKRULL_EXCLUDES(mutex_);
   static absl::Status DeadlineError(const PlanWait& wait);
 
   const Limits limits_;
   const Executor executor_;
-  const Clock* const clock_;
   Metrics* const metrics_;
 
   Mutex mutex_;
-  CondVar deadlines_changed_;
   bool draining_ SKRULL_GUARDED_BY(mutex_) = false;
-  bool stopping_ SKRULL_GUARDED_BY(mutex_) = false;
   std::map<StepKey, Cached> cached_ SKRULL_GUARDED_BY(mutex_);
   std::list<StepKey> ages_ SKRULL_GUARDED_BY(mutex_);  // oldest use first
   int64_t cached_bytes_ SKRULL_GUARDED_BY(mutex_) = 0;
@@ -150,7 +148,7 @@ class PlanDirectory {
                 std::shared_ptr<PlanWait>>
       deadlines_ SKRULL_GUARDED_BY(mutex_);
 
-  std::thread timer_;  // last: it uses the rest
+  Alarm alarm_;  // last: it uses the rest
 };
 
 }  // namespace skrull

@@ -34,19 +34,8 @@ Rendezvous::Rendezvous(Limits limits, Executor executor, const Clock* clock,
                        Metrics* metrics)
     : limits_(limits),
       executor_(std::move(executor)),
-      clock_(clock),
-      metrics_(metrics) {
-  timer_ = std::thread([this] { RunDeadlines(); });
-}
-
-Rendezvous::~Rendezvous() {
-  {
-    MutexLock lock(&mutex_);
-    stopping_ = true;
-    deadlines_changed_.Signal();
-  }
-  timer_.join();
-}
+      metrics_(metrics),
+      alarm_(clock, [this](Alarm::Time now) { return Expire(now); }) {}
 
 void Rendezvous::Join(const std::shared_ptr<RendezvousCall>& call) {
   const int32_t rank = call->terms_.rank;
@@ -71,9 +60,7 @@ void Rendezvous::Join(const std::shared_ptr<RendezvousCall>& call) {
       }
       seat->second = {call,
                       deadlines_.emplace(call->deadline_, meeting->first)};
-      if (seat->second.deadline == deadlines_.begin()) {
-        deadlines_changed_.Signal();
-      }
+      alarm_.Set(call->deadline_);
       if (static_cast<int32_t>(m.seats.size()) == m.size) {
         offer = std::make_shared<const std::string>(
             m.seats.begin()->second.call->terms_.offer);
@@ -222,21 +209,14 @@ void Rendezvous::AnswerAll(Calls calls, const RendezvousCall::Answer& answer) {
   }
 }
 
-void Rendezvous::RunDeadlines() {
+Alarm::Time Rendezvous::Expire(Alarm::Time now) {
   while (true) {
     Calls expired;
     absl::Status status;
     {
       MutexLock lock(&mutex_);
-      while (!stopping_ && (deadlines_.empty() || deadlines_.begin()->first >
-                                                      clock_->MonotonicNow())) {
-        if (deadlines_.empty()) {
-          deadlines_changed_.Wait(&mutex_);
-        } else {
-          deadlines_changed_.WaitUntil(&mutex_, deadlines_.begin()->first);
-        }
-      }
-      if (stopping_) return;
+      if (deadlines_.empty()) return Alarm::kNever;
+      if (deadlines_.begin()->first > now) return deadlines_.begin()->first;
       const auto meeting = meetings_.find(deadlines_.begin()->second);
       status = DeadlineError(meeting->first, meeting->second);
       expired = TakeAll(meeting);

@@ -22,12 +22,12 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "skrull/server/alarm.h"
 #include "skrull/server/clock.h"
 #include "skrull/server/job_directory.h"
 #include "skrull/server/metrics.h"
@@ -85,7 +85,7 @@ class Rendezvous {
   Rendezvous(Limits limits, Executor executor, const Clock* clock,
              Metrics* metrics);
   // REQUIRES: Drain was called, or no call waits.
-  ~Rendezvous();
+  ~Rendezvous() = default;
 
   // Has the call wait, or answers it at once: its meeting is complete, or it
   // cannot wait (its job ended, it was cancelled, kRendezvousConflict,
@@ -140,24 +140,22 @@ class Rendezvous {
       SKRULL_REQUIRES(mutex_);
   void AnswerAll(Calls calls, const RendezvousCall::Answer& answer)
       SKRULL_EXCLUDES(mutex_);
-  void RunDeadlines() SKRULL_EXCLUDES(mutex_);
+  // Answers the calls whose deadline has come; when the next one comes.
+  Alarm::Time Expire(Alarm::Time now) SKRULL_EXCLUDES(mutex_);
   static absl::Status DeadlineError(const Key& key, const Meeting& meeting);
 
   const Limits limits_;
   const Executor executor_;
-  const Clock* const clock_;
   Metrics* const metrics_;
 
   Mutex mutex_;
-  CondVar deadlines_changed_;
   bool draining_ SKRULL_GUARDED_BY(mutex_) = false;
-  bool stopping_ SKRULL_GUARDED_BY(mutex_) = false;
   Meetings meetings_ SKRULL_GUARDED_BY(mutex_);
   std::map<uint64_t, int64_t> meetings_of_job_ SKRULL_GUARDED_BY(mutex_);
   // One entry for each seat of all meetings.
   Deadlines deadlines_ SKRULL_GUARDED_BY(mutex_);
 
-  std::thread timer_;  // last: it uses the rest
+  Alarm alarm_;  // last: it uses the rest
 };
 
 }  // namespace skrull

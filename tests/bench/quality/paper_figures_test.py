@@ -176,6 +176,7 @@ class Figures(unittest.TestCase):
             elif columns:
                 self.assertEqual(line.count("|"), columns, line)
 
+    # Plots are drawn by `./dev bench --figures` alone, which installs it.
     @unittest.skipUnless(HAVE_MATPLOTLIB, "matplotlib is not installed")
     def test_the_same_data_makes_the_same_pictures(self):
         with tempfile.TemporaryDirectory() as folder:
