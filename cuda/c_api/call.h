@@ -2,6 +2,8 @@
 #ifndef SKRULL_CUDA_C_API_CALL_H_
 #define SKRULL_CUDA_C_API_CALL_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -34,13 +36,18 @@ Status CallbackStatus(const char* name, int32_t code, const char* message);
 // nonsense is not read.
 inline constexpr int64_t kMostStructBytes = 1 << 16;
 
-// Copies what this version knows of a struct that begins with struct_bytes.
+// Copies what this version knows of a struct that begins with struct_bytes, and
+// zeros for what an older caller does not have. `first_bytes` is the size of
+// the struct's first version: the offset of the first field since.
 template <class Struct>
-Status ReadStruct(const Struct* given, const char* name, Struct* read) {
+Status ReadStruct(const Struct* given, const char* name, Struct* read,
+                  size_t first_bytes = sizeof(Struct)) {
   constexpr auto kKnown = static_cast<int64_t>(sizeof(Struct));
   SKRULL_EXEC_RETURN_IF_ERROR(NotNull(given, name));
   const int64_t bytes = given->struct_bytes;
-  if (bytes < kKnown || bytes > kMostStructBytes) {
+  // Every version's size is a multiple of the alignment.
+  if (bytes < static_cast<int64_t>(first_bytes) || bytes > kMostStructBytes ||
+      bytes % static_cast<int64_t>(alignof(Struct)) != 0) {
     return InvalidArgument(std::string(name) + ": struct_bytes is " +
                            std::to_string(bytes) + ", not " +
                            std::to_string(kKnown));
@@ -54,7 +61,8 @@ Status ReadStruct(const Struct* given, const char* name, Struct* read) {
                   std::to_string(kKnown)};
     }
   }
-  std::memcpy(read, given, sizeof(Struct));
+  *read = Struct{};
+  std::memcpy(read, given, static_cast<size_t>(std::min(bytes, kKnown)));
   return {};
 }
 

@@ -2,13 +2,14 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <string>
 #include <utility>
 
 #include "skrull/cuda/backend_registry.h"
 #include "skrull/cuda/c_api/call.h"
 #include "skrull/cuda/c_api/handles.h"
-#include "skrull/cuda/cpu/cpu_device.h"
+#include "skrull/cuda/device_registry.h"
 #include "skrull/cuda/host/host_pool.h"
 #include "skrull/cuda/in_process/in_process_pool.h"
 #include "skrull/cuda/user_backend.h"
@@ -31,13 +32,11 @@ Result<std::unique_ptr<Device>> NewDevice(
   SKRULL_EXEC_RETURN_IF_ERROR(NotNull(options.name, "device options: name"));
   SKRULL_EXEC_RETURN_IF_ERROR(
       CheckFlag(options.poison_buffers, "device options: poison_buffers"));
-  const std::string name = options.name;
-  if (name != "cpu") {
-    return Status(StatusCode::kNotFound,
-                  "there is no device '" + name + "'. Built in: cpu");
-  }
-  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(
-      HostDeviceOptions{.poison_buffers = options.poison_buffers == 1}));
+  DeviceOptions wanted;
+  if (options.directory != nullptr) wanted.directory = options.directory;
+  wanted.ordinal = options.ordinal;
+  wanted.poison_buffers = options.poison_buffers == 1;
+  return CreateDevice(options.name, wanted);
 }
 
 // A pool of threads, and which of its ranks have an owner.
@@ -232,7 +231,9 @@ int32_t skrull_device_create(const skrull_device_options* options,
   return Call([&]() -> Status {
     skrull_device_options read;
     SKRULL_EXEC_RETURN_IF_ERROR(NotNull(device, "device"));
-    SKRULL_EXEC_RETURN_IF_ERROR(ReadStruct(options, "device options", &read));
+    SKRULL_EXEC_RETURN_IF_ERROR(
+        ReadStruct(options, "device options", &read,
+                   offsetof(skrull_device_options, directory)));
     auto made = NewDevice(read);
     SKRULL_EXEC_RETURN_IF_ERROR(made.status());
     *device =

@@ -24,8 +24,9 @@
  * Versions. Every struct that may grow begins with struct_bytes, which the
  * caller sets to its sizeof. Fields are added at the end, and zero means what
  * was so before. Larger structs than this library knows are fine as long as
- * what it does not know is zero, else UNSUPPORTED; smaller ones than the first
- * version's are INVALID_ARGUMENT. Functions and codes are only ever added.
+ * what it does not know is zero, else UNSUPPORTED; smaller ones end where an
+ * older version's did, and ones smaller than the first version's are
+ * INVALID_ARGUMENT. Functions and codes are only ever added.
  *
  * Lifetime. *_create gives a handle that *_destroy releases; NULL is fine
  * there. Handles may be destroyed in any order and on any thread: what one was
@@ -56,7 +57,7 @@
 extern "C" {
 #endif
 
-#define SKRULL_EXEC_VERSION 1
+#define SKRULL_EXEC_VERSION 2
 
 /* The version of the library: SKRULL_EXEC_VERSION of its header. */
 int32_t skrull_exec_version(void);
@@ -90,12 +91,16 @@ typedef struct skrull_device skrull_device;
 
 typedef struct skrull_device_options {
   int64_t struct_bytes;
-  const char* name;       /* "cpu" */
+  /* "cpu", or NAME of a libskrull_device_NAME.so. */
+  const char* name;
   int32_t poison_buffers; /* 1: fill new buffers with NaN, to find bugs */
-  int32_t reserved;       /* 0 */
+  int32_t ordinal;        /* which of the machine's; there is one "cpu", 0 */
+  /* Since version 2. */
+  const char* directory; /* of that library; NULL: the dynamic linker looks */
 } skrull_device_options;
 
-/* Errors: NOT_FOUND for an unknown name. */
+/* Errors: NOT_FOUND saying what is missing; UNSUPPORTED for a library of
+ * another version; INVALID_ARGUMENT if the machine has no such ordinal. */
 int32_t skrull_device_create(const skrull_device_options* options,
                              skrull_device** device);
 void skrull_device_destroy(skrull_device* device);

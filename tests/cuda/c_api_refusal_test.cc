@@ -1,6 +1,7 @@
 // The C interface under hostile arguments, and other versions.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -57,14 +58,22 @@ TEST_CASE("C API: struct_bytes tells versions apart", "[c_api]") {
     CHECK(skrull_device_create(&grown.options, &device) == SKRULL_OK);
     skrull_device_destroy(device);
   }
+  SECTION("an older one has zeros for what came later") {
+    grown.options.struct_bytes = offsetof(skrull_device_options, directory);
+    grown.options.directory = reinterpret_cast<const char*>(1);  // never read
+    CHECK(skrull_device_create(&grown.options, &device) == SKRULL_OK);
+    skrull_device_destroy(device);
+  }
   SECTION("one that asks for what this version has not is refused") {
     grown.later = 1 << 16;
     CHECK(skrull_device_create(&grown.options, &device) == SKRULL_UNSUPPORTED);
-    CHECK_THAT(skrull_exec_last_error(), Catch::Contains("byte 26"));
+    CHECK_THAT(skrull_exec_last_error(), Catch::Contains("byte 34"));
   }
   SECTION("no struct has these sizes") {
     for (const int64_t bytes : {int64_t{0}, int64_t{-1}, int64_t{8},
                                 int64_t{sizeof(skrull_device_options)} - 1,
+                                int64_t{sizeof(skrull_device_options)} + 1,
+                                int64_t{sizeof(skrull_device_options)} - 16,
                                 std::numeric_limits<int64_t>::max(),
                                 std::numeric_limits<int64_t>::min()}) {
       grown.options.struct_bytes = bytes;
@@ -136,6 +145,22 @@ TEST_CASE("C API: options out of range are refused by name", "[c_api]") {
                "time_limit_seconds");
   CHECK(comm_with([](auto* o) { o->name = "pigeons"; }) == SKRULL_NOT_FOUND);
 
+  skrull_device* device = nullptr;
+  skrull_device_options d{};
+  d.struct_bytes = sizeof(d);
+  CheckRefused(skrull_device_create(&d, &device), "name is NULL");
+  d.name = "../evil";
+  CheckRefused(skrull_device_create(&d, &device), "no name");
+  d.name = "absent";
+  CHECK(skrull_device_create(&d, &device) == SKRULL_NOT_FOUND);
+  d.name = "cpu";
+  d.poison_buffers = 2;
+  CheckRefused(skrull_device_create(&d, &device), "poison_buffers is 2");
+  d.poison_buffers = 0;
+  d.ordinal = 1;
+  CheckRefused(skrull_device_create(&d, &device), "ordinal 1");
+  CHECK(device == nullptr);
+
   skrull_backend* backend = nullptr;
   skrull_backend_options b{};
   b.struct_bytes = sizeof(b);
@@ -158,7 +183,7 @@ TEST_CASE("C API: options out of range are refused by name", "[c_api]") {
                }),
                "2 ranks");
 
-  skrull_device* device = NewDevice();
+  device = NewDevice();
   backend = NewBackend();
   skrull_executor* executor = nullptr;
   const auto executor_with = [&](const auto& change) {

@@ -1,4 +1,4 @@
-// A backend of another interface version.
+// A backend, and a device, of another interface version.
 #include <cstdint>
 
 extern "C" {
@@ -6,4 +6,9 @@ extern const int32_t skrull_backend_interface_version;
 const int32_t skrull_backend_interface_version = -1;
 void skrull_create_attention_backend(void*);
 void skrull_create_attention_backend(void*) {}
+
+extern const int32_t skrull_device_interface_version;
+const int32_t skrull_device_interface_version = -1;
+void skrull_create_device(const void*, void*);
+void skrull_create_device(const void*, void*) {}
 }
