@@ -84,6 +84,8 @@ ROOMS = [
           "nlohmann/json.hpp", *CONVERT) + GRPC),
     Room("examples", under("cuda/examples/"),
          ("skrull/cuda/", "skrull/client/", "absl/", "CLI/", *LAYOUT)),
+    Room("simulator", under("cuda/sim/"), ("skrull/cuda/", "boost/context/"),
+         but_not=("skrull/cuda/examples/",)),
     Room("cuda", under("cuda/"),
          ("skrull/cuda/", "cuda/", "cub/", "cuda_runtime.h",
           "cuda_runtime_api.h", "cuda_bf16.h", "cuda_fp16.h", "cuda.h",
