@@ -33,6 +33,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/client/cpp/
 install(FILES ${PROJECT_SOURCE_DIR}/cuda/attention_table.h
         DESTINATION ${include_dir}/cuda)
 install(FILES ${PROJECT_SOURCE_DIR}/cuda/c_api/skrull_exec.h
+              ${PROJECT_SOURCE_DIR}/cuda/c_api/skrull_exec_chunks.h
         DESTINATION ${include_dir}/cuda/c_api)
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE

@@ -33,6 +33,16 @@ int32_t Report(const Status& status) noexcept {
   return static_cast<int32_t>(status.code());
 }
 
+Result<std::chrono::nanoseconds> ToDuration(const char* name, double seconds) {
+  constexpr double kMaxSeconds = 1e6;
+  if (!(seconds >= 0 && seconds <= kMaxSeconds)) {  // NaN fails both
+    return InvalidArgument(std::string(name) + " is " +
+                           std::to_string(seconds));
+  }
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
 Status CallbackStatus(const char* name, int32_t code, const char* message) {
   if (code == 0) return {};
   std::string text = std::string(name) + ": " + message;

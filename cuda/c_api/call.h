@@ -3,6 +3,7 @@
 #define SKRULL_CUDA_C_API_CALL_H_
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -26,6 +27,15 @@ inline Status NotNull(const void* pointer, const char* name) {
   if (pointer != nullptr) return {};
   return InvalidArgument(std::string(name) + " is NULL");
 }
+
+inline Status CheckFlag(const char* name, int32_t value) {
+  if (value == 0 || value == 1) return {};
+  return InvalidArgument(std::string(name) + " is " + std::to_string(value) +
+                         ", not 0 or 1");
+}
+
+// Errors: INVALID_ARGUMENT unless 0 <= seconds <= 1e6.
+Result<std::chrono::nanoseconds> ToDuration(const char* name, double seconds);
 
 // What a caller's function returned, under its name. FAILED_PRECONDITION would
 // say that all ranks know of a disagreement, and becomes COMM_FAILED; a number

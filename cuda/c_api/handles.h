@@ -11,6 +11,9 @@
 
 #include "skrull/cuda/attention_backend.h"
 #include "skrull/cuda/c_api/skrull_exec.h"
+#include "skrull/cuda/c_api/skrull_exec_chunks.h"
+#include "skrull/cuda/chunk_executor.h"
+#include "skrull/cuda/chunk_program.h"
 #include "skrull/cuda/communicator.h"
 #include "skrull/cuda/device.h"
 #include "skrull/cuda/executor.h"
@@ -44,6 +47,8 @@ class DeviceState {
 class CommState {
  public:
   virtual ~CommState() = default;
+  virtual const char* name() const = 0;
+  virtual MemoryKind memory() const = 0;  // of the rows that it exchanges
   virtual CommunicatorSet* communicators() = 0;
   virtual StepAgreement* agreement() = 0;
   // Another rank of the same pool in this process. Errors: INVALID_ARGUMENT if
@@ -52,10 +57,26 @@ class CommState {
                                                   const char* name) const = 0;
 };
 
+// What an executor of any kind was made from. The members stand in the order
+// that their destructors need: last first.
+struct ExecutorParts {
+  std::shared_ptr<DeviceState> device;
+  std::shared_ptr<AttentionBackend> backend;
+  std::shared_ptr<CommState> comm;
+  std::unique_ptr<StepAgreement> own_agreement;  // null: comm's
+
+  ExecutorResources resources() const {
+    return {.device = device->device(),
+            .backend = backend.get(),
+            .communicators = comm->communicators(),
+            .agreement = own_agreement != nullptr ? own_agreement.get()
+                                                  : comm->agreement()};
+  }
+};
+
 }  // namespace skrull::exec::c_api
 
-// The members of each stand in the order that their destructors need: last
-// first.
+// Here, too, members stand in the order that their destructors need.
 
 struct skrull_device {
   std::shared_ptr<skrull::exec::c_api::DeviceState> state;
@@ -75,16 +96,30 @@ struct skrull_plan {
 };
 
 struct skrull_executor {
-  std::shared_ptr<skrull::exec::c_api::DeviceState> device;
-  std::shared_ptr<skrull::exec::AttentionBackend> backend;
-  std::shared_ptr<skrull::exec::c_api::CommState> comm;
-  std::unique_ptr<skrull::exec::StepAgreement> agreement;  // null: comm's
+  skrull::exec::c_api::ExecutorParts parts;
   std::unique_ptr<skrull::exec::Executor> executor;
 };
 
 struct skrull_step {
   std::shared_ptr<skrull::exec::c_api::DeviceState> device;
   skrull::exec::Step step;
+};
+
+struct skrull_chunk_plan {
+  skrull::RankPlan plan;
+  // As the executor makes it, but for the rows behind keys that its backend may
+  // want.
+  skrull::exec::ChunkProgram program;
+};
+
+struct skrull_chunk_executor {
+  skrull::exec::c_api::ExecutorParts parts;
+  std::unique_ptr<skrull::exec::ChunkExecutor> executor;
+};
+
+struct skrull_chunk_step {
+  std::shared_ptr<skrull::exec::c_api::DeviceState> device;
+  skrull::exec::ChunkStep step;
 };
 
 #endif  // SKRULL_CUDA_C_API_HANDLES_H_

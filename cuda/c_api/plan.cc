@@ -7,88 +7,33 @@
 
 #include "skrull/cuda/c_api/call.h"
 #include "skrull/cuda/c_api/handles.h"
+#include "skrull/cuda/c_api/plan_arrays.h"
 
 namespace skrull::exec::c_api {
 namespace {
 
-constexpr int32_t kMaxRanks = 1 << 20;
-// More segments than any kernel's grid has rows, and any plan holds.
-constexpr int64_t kMaxSegments = int64_t{1} << 31;
-
-Status CheckRange(const char* name, int64_t value, int64_t least,
-                  int64_t most) {
-  if (value >= least && value <= most) return {};
-  return InvalidArgument("rank plan: " + std::string(name) + " is " +
-                         std::to_string(value) + ", not in " +
-                         std::to_string(least) + " .. " + std::to_string(most));
-}
-
 // Sizes, and pointers where there is something to point to.
 Status CheckArrays(const skrull_rank_plan& given) {
-  SKRULL_EXEC_RETURN_IF_ERROR(CheckRange("ranks", given.ranks, 1, kMaxRanks));
+  SKRULL_EXEC_RETURN_IF_ERROR(CheckRank(given.rank, given.ranks));
   SKRULL_EXEC_RETURN_IF_ERROR(
-      CheckRange("rank", given.rank, 0, int64_t{given.ranks} - 1));
-  SKRULL_EXEC_RETURN_IF_ERROR(CheckRange(
-      "micro_batch_count", given.micro_batch_count, 0, kMaxRanks * 64));
-  SKRULL_EXEC_RETURN_IF_ERROR(CheckRange("block_count", given.block_count, 0,
-                                         int64_t{2} * given.ranks));
+      CheckRange("micro_batch_count", given.micro_batch_count, 0, kMaxItems));
   SKRULL_EXEC_RETURN_IF_ERROR(NotNull(given.digest, "rank plan: digest"));
-  if (given.block_count > 0) {
-    SKRULL_EXEC_RETURN_IF_ERROR(NotNull(given.blocks, "rank plan: blocks"));
-  }
   if (given.micro_batch_count == 0) return {};
   SKRULL_EXEC_RETURN_IF_ERROR(
-      NotNull(given.segment_offsets, "rank plan: segment_offsets"));
-  SKRULL_EXEC_RETURN_IF_ERROR(
       NotNull(given.token_counts, "rank plan: token_counts"));
-  int64_t before = 0;
-  for (int32_t i = 0; i <= given.micro_batch_count; ++i) {
-    const int64_t offset = given.segment_offsets[i];
-    if (offset < before || offset > kMaxSegments || (i == 0 && offset != 0)) {
-      return InvalidArgument("rank plan: segment_offsets[" + std::to_string(i) +
-                             "] is " + std::to_string(offset));
-    }
-    before = offset;
-  }
-  if (before > 0) {
-    SKRULL_EXEC_RETURN_IF_ERROR(NotNull(given.segments, "rank plan: segments"));
-  }
-  return {};
-}
-
-bool IsBlock(int32_t first_rank, int32_t degree, int32_t ranks) {
-  return first_rank >= 0 && degree >= 1 &&
-         int64_t{first_rank} + degree <= ranks;
+  return CheckOffsets(given.segment_offsets, given.micro_batch_count,
+                      given.segments);
 }
 
 Result<RankMicroBatch> ReadMicroBatch(const skrull_rank_plan& given,
                                       int32_t index) {
   RankMicroBatch mb;
-  for (int64_t i = given.segment_offsets[index];
-       i < given.segment_offsets[index + 1]; ++i) {
-    const skrull_segment& s = given.segments[i];
-    // BuildMaps checks the rest, and works as much as a block has ranks.
-    if (!IsBlock(s.first_rank, s.degree, given.ranks)) {
-      return InvalidArgument("segment " + std::to_string(i) + " is on ranks [" +
-                             std::to_string(s.first_rank) + ", " +
-                             std::to_string(int64_t{s.first_rank} + s.degree) +
-                             "), not all in the pool");
-    }
-    for (const int64_t bound :
-         {s.low_begin, s.low_end, s.high_begin, s.high_end}) {
-      if (bound < 0 || bound > s.token_count) {
-        return InvalidArgument("segment " + std::to_string(i) +
-                               " ends at position " + std::to_string(bound) +
-                               " of " + std::to_string(s.token_count));
-      }
-    }
-    mb.segments.push_back({.sequence = s.sequence,
-                           .token_count = s.token_count,
-                           .block = {s.first_rank, s.degree},
-                           .low = {s.low_begin, s.low_end},
-                           .high = {s.high_begin, s.high_end}});
-    mb.row_count += mb.segments.back().rows();
-  }
+  Result<std::vector<RankSegment>> segments =
+      ReadSegments(given.segments, given.segment_offsets[index],
+                   given.segment_offsets[index + 1], given.ranks);
+  SKRULL_EXEC_RETURN_IF_ERROR(segments.status());
+  mb.segments = *std::move(segments);
+  for (const RankSegment& segment : mb.segments) mb.row_count += segment.rows();
   mb.token_count = given.token_counts[index];
   if (mb.token_count < std::max<int64_t>(mb.row_count, 0)) {
     return InvalidArgument("token_count is " + std::to_string(mb.token_count) +
@@ -103,14 +48,10 @@ Status Build(const skrull_rank_plan& given, skrull_plan* built) {
   RankPlan& plan = built->plan;
   plan.digest = given.digest;
   plan.rank = given.rank;
-  for (int32_t i = 0; i < given.block_count; ++i) {
-    const Block block{given.blocks[2 * i], given.blocks[2 * i + 1]};
-    if (!IsBlock(block.first_rank, block.degree, given.ranks)) {
-      return InvalidArgument("rank plan: block " + std::to_string(i) +
-                             " is no run of the pool's ranks");
-    }
-    plan.blocks.push_back(block);
-  }
+  Result<std::vector<Block>> blocks =
+      ReadBlocks(given.blocks, given.block_count, given.ranks);
+  SKRULL_EXEC_RETURN_IF_ERROR(blocks.status());
+  plan.blocks = *std::move(blocks);
   for (int32_t i = 0; i < given.micro_batch_count; ++i) {
     const auto name = [&](const Status& status) {
       return Status(status.code(), "rank plan: micro-batch " +
@@ -154,22 +95,14 @@ Status Find(const skrull_plan* plan, int32_t micro_batch) {
                          ", where the plan has " + std::to_string(count));
 }
 
-// Copies what get(micro-batch) returns to a caller's array.
+// Copies what get(segments of the micro-batch) returns to a caller's array.
 template <class Get>
-int32_t CopyOut(const skrull_plan* plan, int32_t micro_batch, int32_t* to,
-                int64_t count, const Get& get) {
+int32_t Query(const skrull_plan* plan, int32_t micro_batch, int32_t* to,
+              int64_t count, const Get& get) {
   return Call([&]() -> Status {
     SKRULL_EXEC_RETURN_IF_ERROR(Find(plan, micro_batch));
-    const std::vector<int32_t> values =
-        get(plan->plan.micro_batches[static_cast<size_t>(micro_batch)]);
-    const auto size = static_cast<int64_t>(values.size());
-    if (count != size) {
-      return InvalidArgument("count is " + std::to_string(count) +
-                             ", where there are " + std::to_string(size));
-    }
-    if (size > 0) SKRULL_EXEC_RETURN_IF_ERROR(NotNull(to, "the array"));
-    std::copy(values.begin(), values.end(), to);
-    return {};
+    const auto index = static_cast<size_t>(micro_batch);
+    return CopyOut(get(plan->plan.micro_batches[index].segments), to, count);
   });
 }
 
@@ -230,25 +163,17 @@ int32_t skrull_plan_micro_batch(const skrull_plan* plan, int32_t micro_batch,
 
 int32_t skrull_plan_positions(const skrull_plan* plan, int32_t micro_batch,
                               int32_t* positions, int64_t count) {
-  return CopyOut(plan, micro_batch, positions, count,
-                 [](const RankMicroBatch& mb) {
-                   return skrull::exec::RowPositions(mb.segments);
-                 });
+  return Query(plan, micro_batch, positions, count, skrull::exec::RowPositions);
 }
 
 int32_t skrull_plan_sequences(const skrull_plan* plan, int32_t micro_batch,
                               int32_t* sequences, int64_t count) {
-  return CopyOut(plan, micro_batch, sequences, count,
-                 [](const RankMicroBatch& mb) {
-                   return skrull::exec::RowSequences(mb.segments);
-                 });
+  return Query(plan, micro_batch, sequences, count, skrull::exec::RowSequences);
 }
 
 int32_t skrull_plan_cu_seqlens(const skrull_plan* plan, int32_t micro_batch,
                                int32_t* cu_seqlens, int64_t count) {
-  return CopyOut(
-      plan, micro_batch, cu_seqlens, count,
-      [](const RankMicroBatch& mb) { return skrull::CuSeqlens(mb.segments); });
+  return Query(plan, micro_batch, cu_seqlens, count, skrull::CuSeqlens);
 }
 
 }  // extern "C"

@@ -155,26 +155,39 @@ typedef int32_t (*skrull_rendezvous)(void* context, const char* offer,
 typedef struct skrull_comm_options {
   int64_t struct_bytes;
   /* "in_process": all ranks are threads of this process. "host": processes on
-   * CPUs, connected by TCP; the messages are neither encrypted nor signed. */
+   * CPUs, connected by TCP; the messages are neither encrypted nor signed.
+   * "nccl": processes with a GPU each, by NCCL, and a pool as "host" beside it
+   * for all that is not rows; from libskrull_comm_nccl.so, which takes the
+   * libnccl.so.2 that the process has loaded, or else the linker's. */
   const char* name;
   int32_t rank;  /* 0 .. ranks - 1 */
   int32_t ranks; /* in the pool, >= 1 */
   /* How long a rank waits for the others, in a collective and until all are
-   * connected. 0: 60 s. */
+   * connected; nccl: also for NCCL. 0: 60 s. */
   double time_limit_seconds;
   /* in_process: NULL makes a pool; the communicator of any rank of a pool joins
    * that one. Each rank once. */
   const skrull_comm* peer;
-  /* host: an address of this machine that the other ranks reach. NULL:
+  /* host, nccl: an address of this machine that the other ranks reach. NULL:
    * 127.0.0.1. */
   const char* host;
-  /* host: how ranks find each other, e.g. the planner's Rendezvous. Called
-   * during skrull_comm_create alone, which is collective then. */
+  /* host, nccl: how ranks find each other, e.g. the planner's Rendezvous.
+   * Called once, during skrull_comm_create alone, which is collective then. */
   skrull_rendezvous rendezvous;
   void* rendezvous_context;
+  /* Since version 2. */
+  /* nccl: of libskrull_comm_nccl.so; NULL: the dynamic linker looks. */
+  const char* directory;
+  int32_t device_ordinal; /* nccl: the rank's CUDA device */
+  /* nccl: 0: buffers are registered as symmetric windows, for NCCL's fastest
+   * kernels and copy engines, where NCCL and the machine have them. 1: they are
+   * plain memory. */
+  int32_t plain_buffers;
 } skrull_comm_options;
 
-/* Errors: NOT_FOUND for an unknown name. */
+/* Errors: NOT_FOUND for an unknown name, or saying which library is missing;
+ * UNSUPPORTED for a library of another version. A rank that fails once all are
+ * connected makes the others' creation fail too. */
 int32_t skrull_comm_create(const skrull_comm_options* options,
                            skrull_comm** comm);
 void skrull_comm_destroy(skrull_comm* comm);
@@ -284,7 +297,8 @@ typedef struct skrull_executor_options {
   void* gather_context;
 } skrull_executor_options;
 
-/* Errors: INVALID_ARGUMENT naming the option; UNSUPPORTED by the backend. Does
+/* device, backend and comm must be of the same memory: the host's, or CUDA's.
+ * Errors: INVALID_ARGUMENT naming the option; UNSUPPORTED by the backend. Does
  * not meet the other ranks: a rank that fails here calls skrull_comm_abort
  * unless it tries again. */
 int32_t skrull_executor_create(const skrull_executor_options* options,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Does the library export what its header declares, and nothing else?
+"""Does the library export what its headers declare, and nothing else?
 
-  check_exports.py NM LIBRARY HEADER
+  check_exports.py NM LIBRARY HEADER...
 """
 import re
 import subprocess
@@ -9,17 +9,19 @@ import sys
 
 
 def main():
-    nm, library, header = sys.argv[1:]
+    nm, library, *headers = sys.argv[1:]
     listing = subprocess.run([nm, "-D", "--defined-only", library], check=True,
                              capture_output=True, text=True).stdout
     exported = {line.split()[-1].split("@")[0] for line in listing.splitlines()}
-    text = re.sub(r"/\*.*?\*/", "", open(header, encoding="utf-8").read(),
-                  flags=re.S)
-    declared = set(re.findall(r"\b(skrull_\w+)\(", text))
+    declared = set()
+    for header in headers:
+        text = re.sub(r"/\*.*?\*/", "", open(header, encoding="utf-8").read(),
+                      flags=re.S)
+        declared |= set(re.findall(r"\b(skrull_\w+)\(", text))
     for name in sorted(exported - declared):
-        print(f"exported, but not in the header: {name}")
+        print(f"exported, but in no header: {name}")
     for name in sorted(declared - exported):
-        print(f"in the header, but not exported: {name}")
+        print(f"in a header, but not exported: {name}")
     print(f"{len(exported)} exported, {len(declared)} declared")
     return 0 if declared and exported == declared else 1
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <set>
 #include <sstream>
 #include <utility>
 
@@ -64,7 +63,16 @@ bool FakeNccl::Broken(const std::string& name, NcclResult* result) {
   return true;
 }
 
-NcclResult FakeNccl::SetDevice(int32_t) { return NcclResult::kSuccess; }
+std::set<int32_t> FakeNccl::devices() {
+  const Lock lock(mutex_);
+  return devices_;
+}
+
+NcclResult FakeNccl::SetDevice(int32_t device) {
+  const Lock lock(mutex_);
+  devices_.insert(device);
+  return NcclResult::kSuccess;
+}
 
 std::string FakeNccl::ErrorText(NcclResult result) {
   return "fake error " + std::to_string(static_cast<int>(result));

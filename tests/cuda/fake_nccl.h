@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ class FakeNccl final : public NcclApi {
   Counts counts();
   // The pool's splits, as "color/key color/key ..." by rank.
   std::vector<std::string> splits();
+  // Those that were ever selected.
+  std::set<int32_t> devices();
 
   NcclResult SetDevice(int32_t device) override;
   std::string ErrorText(NcclResult result) override;
@@ -102,6 +105,7 @@ class FakeNccl final : public NcclApi {
   std::vector<std::unique_ptr<Group>> groups_;
   std::map<NcclComm, std::unique_ptr<FakeComm>> comms_;
   std::vector<std::string> splits_;
+  std::set<int32_t> devices_;
   int ids_ = 0;
   int64_t asked_ = 0;
 };

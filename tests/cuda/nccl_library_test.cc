@@ -1,4 +1,4 @@
-// NcclPool over the NCCL that this build links: one rank. Without a GPU it
+// NcclPool over libskrull_comm_nccl.so and NCCL: one rank. Without a GPU it
 // tells so; with one it connects, registers memory, gathers and closes.
 #include "skrull/cuda/nccl/nccl_library.h"
 
@@ -52,15 +52,17 @@ int OnGpu(NcclPool* pool) {
 }
 
 int Main() {
+  const Result<NcclApi*> opened = OpenNccl(SKRULL_COMM_NCCL_DIR);
+  SKRULL_REQUIRE(opened.ok(), opened.status());
+  NcclApi* const nccl = *opened;
   NcclId first{}, second{};
-  SKRULL_REQUIRE(
-      NcclLibrary()->GetUniqueId(&first) == NcclResult::kSuccess &&
-          NcclLibrary()->GetUniqueId(&second) == NcclResult::kSuccess,
-      Status());
+  SKRULL_REQUIRE(nccl->GetUniqueId(&first) == NcclResult::kSuccess &&
+                     nccl->GetUniqueId(&second) == NcclResult::kSuccess,
+                 Status());
   SKRULL_REQUIRE(first != second, Status());
   InProcessPool control(1);
   Result<std::unique_ptr<NcclPool>> pool =
-      NcclPool::Create({}, NcclLibrary(), control.communicators(0), Echo);
+      NcclPool::Create({}, nccl, control.communicators(0), Echo);
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
     SKRULL_REQUIRE(pool.status().code() == StatusCode::kDeviceError,

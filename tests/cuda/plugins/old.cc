@@ -1,4 +1,4 @@
-// A backend, and a device, of another interface version.
+// A backend, a device and NCCL's table of another interface version.
 #include <cstdint>
 
 extern "C" {
@@ -11,4 +11,9 @@ extern const int32_t skrull_device_interface_version;
 const int32_t skrull_device_interface_version = -1;
 void skrull_create_device(const void*, void*);
 void skrull_create_device(const void*, void*) {}
+
+extern const int32_t skrull_nccl_interface_version;
+const int32_t skrull_nccl_interface_version = -1;
+void* skrull_nccl_table();
+void* skrull_nccl_table() { return nullptr; }
 }
