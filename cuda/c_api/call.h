@@ -34,6 +34,14 @@ inline Status CheckFlag(const char* name, int32_t value) {
                          ", not 0 or 1");
 }
 
+// A field without a meaning in this version, which a later one may give one.
+inline Status CheckZero(const char* name, int32_t value) {
+  if (value == 0) return {};
+  return {StatusCode::kUnsupported, std::string(name) + " is " +
+                                        std::to_string(value) +
+                                        ", which this version does not know"};
+}
+
 // Errors: INVALID_ARGUMENT unless 0 <= seconds <= 1e6.
 Result<std::chrono::nanoseconds> ToDuration(const char* name, double seconds);
 

@@ -29,6 +29,7 @@ static_assert(SKRULL_CHUNK_BACKWARD == static_cast<int>(ChunkPass::kBackward));
 
 // Sizes, and pointers where there is something to point to.
 Status CheckArrays(const skrull_rank_chunk_plan& given) {
+  SKRULL_EXEC_RETURN_IF_ERROR(CheckZero("rank plan: reserved", given.reserved));
   SKRULL_EXEC_RETURN_IF_ERROR(CheckRank(given.rank, given.ranks));
   SKRULL_EXEC_RETURN_IF_ERROR(
       CheckRange("chunk_count", given.chunk_count, 0, kMaxItems));
@@ -48,6 +49,8 @@ Result<RankChunk> ReadChunk(const skrull_rank_chunk_plan& given,
                             int32_t index) {
   const skrull_chunk& c = given.chunks[index];
   const std::string name = "chunks[" + std::to_string(index) + "].";
+  SKRULL_EXEC_RETURN_IF_ERROR(
+      CheckZero(("rank plan: " + name + "reserved").c_str(), c.reserved));
   SKRULL_EXEC_RETURN_IF_ERROR(
       CheckRange((name + "token_count").c_str(), c.token_count, 1, kMaxTokens));
   if (!(c.token_weight >= 0 && c.token_weight <= 1)) {  // NaN fails both

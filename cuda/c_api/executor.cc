@@ -9,6 +9,8 @@ namespace {
 
 Result<ExecutorOptions> ToOptions(const skrull_executor_options& given) {
   SKRULL_EXEC_RETURN_IF_ERROR(
+      CheckZero("executor options: reserved", given.reserved));
+  SKRULL_EXEC_RETURN_IF_ERROR(
       CheckFlag("executor options: deterministic", given.deterministic));
   SKRULL_EXEC_RETURN_IF_ERROR(CheckFlag(
       "executor options: grad_comm_accumulator", given.grad_comm_accumulator));

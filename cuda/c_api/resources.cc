@@ -118,6 +118,8 @@ int32_t skrull_backend_create(const skrull_backend_options* options,
     skrull_backend_options read;
     SKRULL_EXEC_RETURN_IF_ERROR(NotNull(backend, "backend"));
     SKRULL_EXEC_RETURN_IF_ERROR(ReadStruct(options, "backend options", &read));
+    SKRULL_EXEC_RETURN_IF_ERROR(
+        CheckZero("backend options: reserved", read.reserved));
     SKRULL_EXEC_RETURN_IF_ERROR(NotNull(read.name, "backend options: name"));
     skrull::exec::BackendOptions wanted;
     if (read.directory != nullptr) wanted.directory = read.directory;

@@ -26,7 +26,8 @@
  * was so before. Larger structs than this library knows are fine as long as
  * what it does not know is zero, else UNSUPPORTED; smaller ones end where an
  * older version's did, and ones smaller than the first version's are
- * INVALID_ARGUMENT. Functions and codes are only ever added.
+ * INVALID_ARGUMENT. A reserved field that is not 0 is UNSUPPORTED. Functions
+ * and codes are only ever added.
  *
  * Lifetime. *_create gives a handle that *_destroy releases; NULL is fine
  * there. Handles may be destroyed in any order and on any thread: what one was

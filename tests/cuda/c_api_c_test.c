@@ -1,25 +1,13 @@
 /* A trainer in C11: two ranks, one sharded and two local sequences, forward and
- * backward, against attention written out. Includes the one header first, so
- * that it has to be complete. */
-#include <math.h>
+ * backward, against attention written out. */
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "skrull/cuda/c_api/skrull_exec.h"
+#include "skrull/tests/cuda/c_attention.h"
 
-#define TRY(call)                                                       \
-  do {                                                                  \
-    int32_t code = (call);                                              \
-    if (code != SKRULL_OK) {                                            \
-      fprintf(stderr, "%s:%d: %s: %s: %s\n", __FILE__, __LINE__, #call, \
-              skrull_exec_status_name(code), skrull_exec_last_error()); \
-      exit(1);                                                          \
-    }                                                                   \
-  } while (0)
-
-enum { kRanks = 2, kDim = 2, kSequences = 3, kMaxRows = 16 };
+enum { kRanks = 2, kSequences = 3 };
 
 /* Sequence 0 is local to rank 0, 1 to rank 1, and 2 is sharded: chunks of 2
  * tokens, of which rank 0 holds the first and the last. */
@@ -36,22 +24,6 @@ typedef struct Rank {
   double dk[kMaxRows][kDim];
   double dv[kMaxRows][kDim];
 } Rank;
-
-/* Any numbers will do, as long as all ranks have the same. */
-static double value(int32_t which, int32_t sequence, int32_t position, int c) {
-  return sin(1.0 + which * 17.0 + sequence * 5.0 + position * 1.3 + c * 0.7);
-}
-
-static skrull_attention_tensor tensor(double* data, int64_t rows, int32_t dim) {
-  skrull_attention_tensor t = {.data = data,
-                               .rows = rows,
-                               .row_stride = dim,
-                               .head_stride = dim,
-                               .dtype = 3,
-                               .heads = 1,
-                               .dim = dim};
-  return t;
-}
 
 static void* run(void* argument) {
   Rank* me = argument;
@@ -145,57 +117,6 @@ static void* run(void* argument) {
   return NULL;
 }
 
-/* One sequence on its own: o, and the gradients of sum(o * d_o). */
-typedef struct Dense {
-  double o[kMaxRows][kDim];
-  double dq[kMaxRows][kDim], dk[kMaxRows][kDim], dv[kMaxRows][kDim];
-} Dense;
-
-static void attend(int32_t s, Dense* out) {
-  memset(out, 0, sizeof *out);
-  for (int32_t i = 0; i < kTokens[s]; ++i) {
-    double weight[kMaxRows], sum = 0, mean = 0;
-    for (int32_t j = 0; j <= i; ++j) {
-      double score = 0;
-      for (int c = 0; c < kDim; ++c) {
-        score += value(0, s, i, c) * value(1, s, j, c);
-      }
-      weight[j] = exp(0.5 * score);
-      sum += weight[j];
-    }
-    double slope[kMaxRows];
-    for (int32_t j = 0; j <= i; ++j) {
-      weight[j] /= sum;
-      slope[j] = 0;
-      for (int c = 0; c < kDim; ++c) {
-        out->o[i][c] += weight[j] * value(2, s, j, c);
-        out->dv[j][c] += weight[j] * value(3, s, i, c);
-        slope[j] += value(2, s, j, c) * value(3, s, i, c);
-      }
-      mean += weight[j] * slope[j];
-    }
-    for (int32_t j = 0; j <= i; ++j) {
-      const double d_score = 0.5 * weight[j] * (slope[j] - mean);
-      for (int c = 0; c < kDim; ++c) {
-        out->dq[i][c] += d_score * value(1, s, j, c);
-        out->dk[j][c] += d_score * value(0, s, i, c);
-      }
-    }
-  }
-}
-
-static int differs(const char* what, int32_t rank, int32_t row,
-                   const double* got, const double* want) {
-  for (int c = 0; c < kDim; ++c) {
-    if (!(fabs(got[c] - want[c]) < 1e-12)) {
-      fprintf(stderr, "rank %d, row %d: %s is %g, not %g\n", rank, row, what,
-              got[c], want[c]);
-      return 1;
-    }
-  }
-  return 0;
-}
-
 int main(void) {
   Rank ranks[kRanks];
   pthread_t threads[kRanks];
@@ -215,7 +136,7 @@ int main(void) {
   for (int r = 0; r < kRanks; ++r) pthread_join(threads[r], NULL);
 
   Dense dense[kSequences];
-  for (int32_t s = 0; s < kSequences; ++s) attend(s, &dense[s]);
+  for (int32_t s = 0; s < kSequences; ++s) attend(s, kTokens[s], &dense[s]);
   int failures = 0, rows = 0;
   for (int r = 0; r < kRanks; ++r) {
     for (int32_t i = 0; i < ranks[r].rows; ++i, ++rows) {

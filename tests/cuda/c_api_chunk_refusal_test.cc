@@ -73,6 +73,7 @@ TEST_CASE("C API: options of a chunk executor are refused by name",
   CheckRefused(with([](auto* o) { o->q_heads = 0; }), "q_heads");
   CheckRefused(with([](auto* o) { o->scale = NAN; }), "scale");
   CheckRefused(with([](auto* o) { o->layer_count = 0; }), "layer_count is 0");
+  CHECK(with([](auto* o) { o->reserved = 1; }) == SKRULL_UNSUPPORTED);
   CheckRefused(with([](auto* o) { o->deterministic = 2; }), "deterministic");
   CheckRefused(with([](auto* o) { o->grad_comm_accumulator = -1; }),
                "grad_comm_accumulator");
@@ -106,6 +107,7 @@ TEST_CASE("C API: a chunk plan that is none is refused", "[c_api][chunks]") {
   skrull_chunk_plan_destroy(plan);
   plan = nullptr;
   CheckRefused(with([](auto* p) { p->struct_bytes -= 8; }), "struct_bytes");
+  CHECK(with([](auto* p) { p->reserved = 1; }) == SKRULL_UNSUPPORTED);
   CheckRefused(with([](auto* p) { p->digest = nullptr; }), "digest");
   CheckRefused(with([](auto* p) { p->ranks = 0; }), "ranks is 0");
   CheckRefused(with([](auto* p) { p->rank = 2; }), "rank is 2");
@@ -140,6 +142,9 @@ TEST_CASE("C API: a chunk plan that is none is refused", "[c_api][chunks]") {
                "14 of 15 tokens");
   CheckRefused(edited([](auto* a) { a->chunks[2].token_weight = NAN; }),
                "chunks[2].token_weight");
+  CHECK(edited([](auto* a) { a->chunks[2].reserved = 1; }) ==
+        SKRULL_UNSUPPORTED);
+  CHECK_THAT(skrull_exec_last_error(), Catch::Contains("chunks[2].reserved"));
   CheckRefused(edited([](auto* a) { a->chunks[0].group_size = 0; }), "chunk 0");
   CheckRefused(edited([](auto* a) { a->operations[1].chunk = 17; }),
                "operation 1");

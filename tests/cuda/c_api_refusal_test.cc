@@ -170,6 +170,10 @@ TEST_CASE("C API: options out of range are refused by name", "[c_api]") {
   b.name = "absent";
   CHECK(skrull_backend_create(&b, &backend) == SKRULL_NOT_FOUND);
   b.name = "cpu";
+  b.reserved = 1;
+  CHECK(skrull_backend_create(&b, &backend) == SKRULL_UNSUPPORTED);
+  CHECK_THAT(skrull_exec_last_error(), Catch::Contains("reserved is 1"));
+  b.reserved = 0;
   b.cpu_threads = -1;
   CheckRefused(skrull_backend_create(&b, &backend), "threads is -1");
 
@@ -192,6 +196,7 @@ TEST_CASE("C API: options out of range are refused by name", "[c_api]") {
     return skrull_executor_create(&options, device, backend, pool[0],
                                   &executor);
   };
+  CHECK(executor_with([](auto* o) { o->reserved = 1; }) == SKRULL_UNSUPPORTED);
   CheckRefused(executor_with([](auto* o) { o->dtype = 7; }), "dtype");
   CheckRefused(executor_with([](auto* o) { o->dtype = -1; }), "dtype");
   CheckRefused(executor_with([](auto* o) { o->q_heads = 0; }), "q_heads");
