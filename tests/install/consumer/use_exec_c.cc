@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "skrull/cuda/c_api/skrull_exec.h"
+#include "skrull/cuda/c_api/skrull_exec_chunks.h"
 
 int main() {
   skrull_device_options options{};
@@ -13,5 +14,6 @@ int main() {
     return 1;
   }
   skrull_device_destroy(device);
+  skrull_chunk_plan_destroy(nullptr);
   return skrull_exec_version() == SKRULL_EXEC_VERSION ? 0 : 1;
 }
