@@ -18,7 +18,8 @@ inline constexpr int32_t kMaxRanks = 1 << 20;
 // More micro-batches, chunks or operations than any plan has.
 inline constexpr int32_t kMaxItems = 64 << 20;
 
-// Errors: INVALID_ARGUMENT naming `name`, for all below: or what it is there.
+// Errors of all below: INVALID_ARGUMENT naming the field, or the index in it.
+
 Status CheckRange(const char* name, int64_t value, int64_t least, int64_t most);
 Status CheckRank(int32_t rank, int32_t ranks);
 
@@ -37,7 +38,7 @@ Result<std::vector<RankSegment>> ReadSegments(const skrull_segment* segments,
                                               int64_t begin, int64_t end,
                                               int32_t ranks);
 
-// A whole query that copies `values` to a caller's array.
+// Copies `values` to a caller's array of `count` entries.
 template <class Values>
 Status CopyOut(const Values& values, int32_t* to, int64_t count) {
   const auto size = static_cast<int64_t>(values.size());

@@ -76,6 +76,30 @@ TEST_CASE("Executor: a ring equals dense attention", "[executor]") {
   CheckRandomPlans(Exchange::kRing, 1000, 40);
 }
 
+// The heads of the models that the paper trains.
+TEST_CASE("Executor: heads of 64 and of 128", "[executor]") {
+  const TestPlan plan{.ranks = 3,
+                      .micro_batches = {{{0, 90, 0, 3}, {1, 70, 2, 1}}}};
+  for (const Exchange exchange : {Exchange::kAllGather, Exchange::kRing}) {
+    for (const int32_t head_dim : {64, 128}) {
+      INFO("head_dim " << head_dim);
+      std::mt19937_64 random(5);
+      RunOptions options;
+      options.executor.problem = {.dtype = DType::kFloat64,
+                                  .q_heads = 7,
+                                  .kv_heads = 1,
+                                  .head_dim = head_dim,
+                                  .scale = 1 / std::sqrt(head_dim)};
+      options.executor.exchange = exchange;
+      const AttentionProblem& p = options.executor.problem;
+      const auto data = RandomData(&random, p, plan);
+      const RunResult result = RunPlan(plan, data, options);
+      RequireOk(result);
+      CHECK(CompareWithDense(plan, data, p, result).worst() < 1e-10);
+    }
+  }
+}
+
 // Each value is a sum of at most `terms` products; each product and each
 // partial sum carries an error of half a unit in the last place.
 TEST_CASE("Executor: float32 within its rounding", "[executor]") {
