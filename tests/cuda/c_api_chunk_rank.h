@@ -23,9 +23,7 @@ class ChunkArrays {
     retained_ = plan.chunk_plan->retained_chunks;
     for (const RankChunk& c : plan.chunk_plan->chunks) {
       for (const RankSegment& s : c.segments) {
-        segments.push_back({s.sequence, s.token_count, s.block.first_rank,
-                            s.block.degree, s.low.begin, s.low.end,
-                            s.high.begin, s.high.end});
+        segments.push_back(ToC(s));
       }
       offsets.push_back(static_cast<int64_t>(segments.size()));
       chunks.push_back({c.chunk, c.group_index, c.group_size, 0, c.token_count,
@@ -132,32 +130,6 @@ struct CChunkRank {
   skrull_chunk_plan* plan = nullptr;
   skrull_chunk_step* step = nullptr;
 };
-
-inline skrull_forward_tensors ForwardToC(const RankTensors& t) {
-  skrull_forward_tensors f{};
-  f.struct_bytes = sizeof(f);
-  f.q = ToC(t.q.view());
-  f.k = ToC(t.k.view());
-  f.v = ToC(t.v.view());
-  f.o = ToC(t.o.view());
-  f.lse = ToC(t.lse.view());
-  return f;
-}
-
-inline skrull_backward_tensors BackwardToC(const RankTensors& t) {
-  skrull_backward_tensors b{};
-  b.struct_bytes = sizeof(b);
-  b.q = ToC(t.q.view());
-  b.k = ToC(t.k.view());
-  b.v = ToC(t.v.view());
-  b.o = ToC(t.o.view());
-  b.lse = ToC(t.lse.view());
-  b.d_o = ToC(t.d_o.view());
-  b.dq = ToC(t.dq.view());
-  b.dk = ToC(t.dk.view());
-  b.dv = ToC(t.dv.view());
-  return b;
-}
 
 }  // namespace skrull::exec::testing
 

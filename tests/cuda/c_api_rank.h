@@ -18,6 +18,11 @@ namespace skrull::exec::testing {
 inline constexpr char kDigest[] =
     "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
+inline skrull_segment ToC(const RankSegment& s) {
+  return {s.sequence,  s.token_count, s.block.first_rank, s.block.degree,
+          s.low.begin, s.low.end,     s.high.begin,       s.high.end};
+}
+
 // A RankPlan as the arrays of the C interface.
 class PlanArrays {
  public:
@@ -25,9 +30,7 @@ class PlanArrays {
       : digest_(std::move(digest)) {
     for (const RankMicroBatch& mb : plan.micro_batches) {
       for (const RankSegment& s : mb.segments) {
-        segments.push_back({s.sequence, s.token_count, s.block.first_rank,
-                            s.block.degree, s.low.begin, s.low.end,
-                            s.high.begin, s.high.end});
+        segments.push_back(ToC(s));
       }
       offsets.push_back(static_cast<int64_t>(segments.size()));
       token_counts.push_back(mb.token_count);
@@ -180,6 +183,32 @@ inline skrull_attention_tensor ToC(const Tensor& t) {
           t.heads,
           t.dim,
           0};
+}
+
+inline skrull_forward_tensors ForwardToC(const RankTensors& t) {
+  skrull_forward_tensors f{};
+  f.struct_bytes = sizeof(f);
+  f.q = ToC(t.q.view());
+  f.k = ToC(t.k.view());
+  f.v = ToC(t.v.view());
+  f.o = ToC(t.o.view());
+  f.lse = ToC(t.lse.view());
+  return f;
+}
+
+inline skrull_backward_tensors BackwardToC(const RankTensors& t) {
+  skrull_backward_tensors b{};
+  b.struct_bytes = sizeof(b);
+  b.q = ToC(t.q.view());
+  b.k = ToC(t.k.view());
+  b.v = ToC(t.v.view());
+  b.o = ToC(t.o.view());
+  b.lse = ToC(t.lse.view());
+  b.d_o = ToC(t.d_o.view());
+  b.dq = ToC(t.dq.view());
+  b.dk = ToC(t.dk.view());
+  b.dv = ToC(t.dv.view());
+  return b;
 }
 
 // Runs work(rank) on a thread a rank; returns what it returned and said.

@@ -117,24 +117,8 @@ TEST_CASE("C API: computes what the C++ interface does, bit by bit",
       for (int32_t i = 0; i < 2; ++i) {
         const RankTensors& t =
             got.tensors[static_cast<size_t>(i)][static_cast<size_t>(rank)];
-        skrull_forward_tensors f{};
-        f.struct_bytes = sizeof(f);
-        f.q = ToC(t.q.view());
-        f.k = ToC(t.k.view());
-        f.v = ToC(t.v.view());
-        f.o = ToC(t.o.view());
-        f.lse = ToC(t.lse.view());
-        skrull_backward_tensors b{};
-        b.struct_bytes = sizeof(b);
-        b.q = f.q;
-        b.k = f.k;
-        b.v = f.v;
-        b.o = f.o;
-        b.lse = f.lse;
-        b.d_o = ToC(t.d_o.view());
-        b.dq = ToC(t.dq.view());
-        b.dk = ToC(t.dk.view());
-        b.dv = ToC(t.dv.view());
+        const skrull_forward_tensors f = ForwardToC(t);
+        const skrull_backward_tensors b = BackwardToC(t);
         if (const int32_t code = skrull_executor_forward(me.executor, me.step,
                                                          i, &f, me.stream)) {
           return code;
@@ -238,13 +222,7 @@ TEST_CASE("C API: a wrong argument of one rank ends the step of all",
       return code;
     }
     const RankTensors& t = run.tensors[0][static_cast<size_t>(rank)];
-    skrull_forward_tensors f{};
-    f.struct_bytes = sizeof(f);
-    f.q = ToC(t.q.view());
-    f.k = ToC(t.k.view());
-    f.v = ToC(t.v.view());
-    f.o = ToC(t.o.view());
-    f.lse = ToC(t.lse.view());
+    skrull_forward_tensors f = ForwardToC(t);
     int32_t index = 0;
     void* stream = me.stream;
     const skrull_step* step = me.step;

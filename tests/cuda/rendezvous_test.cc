@@ -58,8 +58,8 @@ std::string RandomBytes(size_t size) {
 TEST_CASE("GatheredRendezvous: all ranks get what rank 0 offers",
           "[rendezvous]") {
   std::vector<std::string> offers;
-  for (const size_t size : {0, 1, 31, 32, 33, 128, 4095, 4096}) {
-    offers.push_back(RandomBytes(size));
+  for (const int size : {0, 1, 31, 32, 33, 128, 4095, 4096}) {
+    offers.push_back(RandomBytes(static_cast<size_t>(size)));
   }
   for (const int32_t ranks : {1, 2, 5}) {
     for (const auto& of_rank : MeetAll(ranks, offers)) {
