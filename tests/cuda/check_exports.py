@@ -18,6 +18,7 @@ def main():
         text = re.sub(r"/\*.*?\*/", "", open(header, encoding="utf-8").read(),
                       flags=re.S)
         declared |= set(re.findall(r"\b(skrull_\w+)\(", text))
+        declared |= set(re.findall(r"\bextern const \w+ (skrull_\w+);", text))
     for name in sorted(exported - declared):
         print(f"exported, but in no header: {name}")
     for name in sorted(declared - exported):

@@ -89,7 +89,7 @@ ROOMS = [
     Room("cuda", under("cuda/"),
          ("skrull/cuda/", "cuda/", "cub/", "cuda_runtime.h",
           "cuda_runtime_api.h", "cuda_bf16.h", "cuda_fp16.h", "cuda.h",
-          "nccl.h", *LAYOUT), but_not=("skrull/cuda/examples/",)),
+          "cudnn.h", "cudnn_frontend.h", "nccl.h", *LAYOUT), but_not=("skrull/cuda/examples/",)),
     Room("demo", under("deploy/"),
          ("skrull/deploy/", "skrull/client/", "skrull/planner/", "absl/", *CONVERT) + GRPC),
     Room("tests", under("tests/"), None),
