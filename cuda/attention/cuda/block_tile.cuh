@@ -15,8 +15,8 @@ struct BlockTile {
   bool empty = true;  // nothing to do; the rest is not set
   int32_t head = 0;   // query head of query tiles, key head of key tiles
   int32_t first = 0;  // of the tile's rows, within the segment
-  int64_t q_row = 0;  // the segment's first query row and key row
-  int64_t kv_row = 0;
+  int32_t q_row = 0;  // the segment's first query row and key row
+  int32_t kv_row = 0;
   SegmentMask mask;
 };
 

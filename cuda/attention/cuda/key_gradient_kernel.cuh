@@ -54,7 +54,7 @@ __device__ __forceinline__ void CopyQueries(uint16_t* stage,
                                             const BlockTile& tile,
                                             const QueryCursor& at) {
   using Shape = KeyGradientShape<kDim>;
-  const int64_t row = tile.q_row + at.query;
+  const int32_t row = tile.q_row + at.query;
   const int32_t rows = tile.mask.queries - at.query;
   CopyTile<kDim, Shape::kQueries>(stage, At(params.q, row, at.head),
                                   params.q.row_stride, rows);
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       FindBlockTile(params.shared, schedule, blockIdx.x,
                     params.shared.q_heads / group, /*of_keys=*/true);
   if (tile.empty) return;
-  const int64_t row = tile.kv_row + tile.first;
+  const int32_t row = tile.kv_row + tile.first;
   uint16_t* keys = shared;
   uint16_t* values = shared + Shape::kKeyTile;
   uint16_t* stages = shared + 2 * Shape::kKeyTile;

@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int32_t end = tile.mask.KeysOfTile(tile.first, Shape::kQueries);
 
   uint16_t* queries = shared + Shape::kStage;
-  const int64_t row = tile.q_row + tile.first;
+  const int32_t row = tile.q_row + tile.first;
   const int32_t rows = tile.mask.queries - tile.first;
   CopyTile<kDim, Shape::kQueries>(queries, At(params.q, row, tile.head),
                                   params.q.row_stride, rows);

@@ -185,7 +185,6 @@ __device__ __forceinline__ void StoreRows(const float (&x)[kM][kDim / 8][4],
                                           uint16_t* scratch,
                                           uint16_t* destination,
                                           int64_t row_stride, int valid_rows) {
-  constexpr int kPieces = kDim / kPieceElements;
   __syncwarp();  // all lanes are done with what was there
   SKRULL_UNROLL
   for (int m = 0; m < kM; ++m) {
@@ -193,7 +192,8 @@ __device__ __forceinline__ void StoreRows(const float (&x)[kM][kDim / 8][4],
     for (int n = 0; n < kDim / 8; ++n) {
       SKRULL_UNROLL
       for (int h = 0; h < 2; ++h) {
-        uint16_t* pair = scratch + PieceOffset<kDim>(FragmentRow(m, h), n) +
+        uint16_t* pair = scratch + (16 * m + 8 * h) * kDim +
+                         PieceOffset<kDim>(FragmentRow(0, 0), n) +
                          FragmentColumn(0, 0);
         *reinterpret_cast<uint32_t*>(pair) = kernels::PackPair<T>(
             x[m][n][2 * h] * factor[m][h], x[m][n][2 * h + 1] * factor[m][h]);
@@ -201,17 +201,18 @@ __device__ __forceinline__ void StoreRows(const float (&x)[kM][kDim / 8][4],
     }
   }
   __syncwarp();
+  constexpr int kPieces = kDim / kPieceElements;
+  constexpr int kStep = 32 / kPieces;  // rows written at once
+  const int first = LaneOfThread() / kPieces;
+  const int piece = LaneOfThread() % kPieces;
+  destination += first * row_stride + piece * kPieceElements;
   SKRULL_UNROLL
-  for (int i = 0; i < 16 * kM * kPieces / 32; ++i) {
-    const int index = i * 32 + LaneOfThread();
-    const int row = index / kPieces;
-    const int piece = index % kPieces;
-    if (row < valid_rows) {
-      *reinterpret_cast<uint4*>(destination + row * row_stride +
-                                piece * kPieceElements) =
-          *reinterpret_cast<const uint4*>(scratch +
-                                          PieceOffset<kDim>(row, piece));
+  for (int i = 0; i < 16 * kM; i += kStep) {
+    if (first + i < valid_rows) {
+      *reinterpret_cast<uint4*>(destination) = *reinterpret_cast<const uint4*>(
+          scratch + PieceOffset<kDim>(first + i, piece));
     }
+    destination += kStep * row_stride;
   }
 }
 
