@@ -39,7 +39,7 @@ struct KeyGradientShape {
   static constexpr int kSharedBytes = 2 * (2 * kKeyTile + 2 * kStage);
 };
 
-// The next tile of queries to copy.
+// The tiles of queries that a block walks.
 struct QueryCursor {
   int32_t head;
   int32_t query;  // first of the tile, within the segment
@@ -123,21 +123,11 @@ __global__ void __launch_bounds__(kThreads, 2)
 
   const int32_t begin =
       tile.mask.FirstQueryOf(tile.first) / Shape::kQueries * Shape::kQueries;
-  const int32_t last_head = tile.head * group + group - 1;
-  QueryCursor next{tile.head * group, begin};
-  // Copies the next tile, if there is one. All threads agree on that.
-  const auto copy_next = [&](int stage) {
-    if (next.head <= last_head && next.query < tile.mask.queries) {
-      CopyQueries<kDim>(stages + stage * Shape::kStage, params, tile, next);
-      next.query += Shape::kQueries;
-      if (next.query >= tile.mask.queries) {
-        next.query = begin;
-        ++next.head;
-      }
-    }
-    kernels::CommitCopies();
-  };
-  copy_next(0);
+  const int32_t end_head = (tile.head + 1) * group;
+  QueryCursor at{begin < tile.mask.queries ? tile.head * group : end_head,
+                 begin};
+  if (at.head < end_head) CopyQueries<kDim>(stages, params, tile, at);
+  kernels::CommitCopies();
 
   const int warp_row = 16 * kM * WarpOfThread();
   const int32_t first = tile.first + warp_row;
@@ -145,29 +135,31 @@ __global__ void __launch_bounds__(kThreads, 2)
   float dv[kM][kDim / 8][4];
   SetZero(dk);
   SetZero(dv);
-  int stage = 0;
-  for (int32_t head = 0; head < group; ++head) {
-    for (int32_t query = begin; query < tile.mask.queries;
-         query += Shape::kQueries, stage ^= 1) {
-      // This tile is there, and all warps are done with the other stage.
-      kernels::WaitForCopies<0>();
-      __syncthreads();
-      copy_next(stage ^ 1);
-      const uint16_t* queries = stages + stage * Shape::kStage;
-      const auto* log2_sum =
-          reinterpret_cast<const float*>(queries + 2 * Shape::kTile);
-      float s[kM][Shape::kQueries / 8][4];
-      float dp[kM][Shape::kQueries / 8][4];
-      MultiplySharedRows<T, kDim>(s, keys, warp_row, queries);
-      if (tile.mask.Hides(query, first, 16 * kM)) {
-        HideQueries(s, tile.mask, first, query);
-      }
-      MultiplySharedRows<T, kDim>(dp, values, warp_row, queries + Shape::kTile);
-      Gradients(s, dp, log2_sum, log2_sum + Shape::kQueries,
-                params.shared.scale_log2);
-      MultiplyAdd<T, kDim>(dv, s, queries + Shape::kTile);
-      MultiplyAdd<T, kDim>(dk, dp, queries);
+  for (int stage = 0; at.head < end_head; stage ^= 1) {
+    const int32_t query = at.query;
+    at.query += Shape::kQueries;
+    if (at.query >= tile.mask.queries) at = {at.head + 1, begin};
+    // This tile is there, and all warps are done with the other stage.
+    kernels::WaitForCopies<0>();
+    __syncthreads();
+    if (at.head < end_head) {
+      CopyQueries<kDim>(stages + (stage ^ 1) * Shape::kStage, params, tile, at);
     }
+    kernels::CommitCopies();
+    const uint16_t* queries = stages + stage * Shape::kStage;
+    const auto* log2_sum =
+        reinterpret_cast<const float*>(queries + 2 * Shape::kTile);
+    float s[kM][Shape::kQueries / 8][4];
+    float dp[kM][Shape::kQueries / 8][4];
+    MultiplySharedRows<T, kDim>(s, keys, warp_row, queries);
+    if (tile.mask.Hides(query, first, 16 * kM)) {
+      HideQueries(s, tile.mask, first, query);
+    }
+    MultiplySharedRows<T, kDim>(dp, values, warp_row, queries + Shape::kTile);
+    Gradients(s, dp, log2_sum, log2_sum + Shape::kQueries,
+              params.shared.scale_log2);
+    MultiplyAdd<T, kDim>(dv, s, queries + Shape::kTile);
+    MultiplyAdd<T, kDim>(dk, dp, queries);
   }
 
   // K and V are those of no other warp from here on, and no copy is under way.
