@@ -72,6 +72,8 @@ Block::Block(dim3 grid, dim3 size, int64_t shared_bytes,
 void Block::Run(uint3 index, uint64_t seed) {
   index_ = index;
   random_.seed(static_cast<std::minstd_rand::result_type>(seed ^ (seed >> 32)));
+  hurries_ = random_() % 2 == 0;
+  ahead_ = nullptr;
   shared_.Poison();
   unwinding_ = false;
   failure_ = nullptr;
@@ -99,13 +101,23 @@ void Block::Run(uint3 index, uint64_t seed) {
 void Block::RunToEnd() {
   while (live_ > 0) {
     if (ready_.empty()) Fail("deadlock: " + DescribeWaiting());
-    Thread*& chosen = ready_[random_() % ready_.size()];
+    Thread*& chosen = ready_[ChooseReady()];
     Thread* thread = std::exchange(chosen, ready_.back());
     ready_.pop_back();
     RunThread(thread);
     if (failure_ != nullptr) std::rethrow_exception(failure_);
     if (!thread->fiber.is_running()) Retire(thread);
   }
+}
+
+size_t Block::ChooseReady() {
+  const size_t any = random_() % ready_.size();
+  if (!hurries_) return any;
+  for (size_t i = 0; i < ready_.size(); ++i) {
+    if (ready_[i]->warp == ahead_) return i;
+  }
+  ahead_ = ready_[any]->warp;
+  return any;
 }
 
 void Block::RunThread(Thread* thread) {

@@ -22,6 +22,11 @@ namespace skrull::exec::sim {
 
 // Runs blocks of one launch, one after another, on the calling OS thread.
 //
+// The random orders are of two kinds, for races of two kinds. In one, any ready
+// thread is next: warps keep step, and neighbours come in any order. In the
+// other one warp runs as far ahead as barriers let it, and then another: what a
+// warp does too early shows, though the others would have been nearly done.
+//
 // Invariants: a live thread is ready, running, at the block's barrier or at a
 // meeting of its warp; the first are those in ready_, and arrived_ counts the
 // third. Nothing is ready while no thread can go on: that is a deadlock.
@@ -69,6 +74,8 @@ class Block {
   };
 
   void RunToEnd();
+  // Of the thread in ready_ that runs next. REQUIRES: there is one.
+  size_t ChooseReady();
   void RunThread(Thread* thread);
   // Of the running thread.
   void Suspend();
@@ -86,6 +93,8 @@ class Block {
   uint3 index_{};
   SharedMemory shared_;
   std::minstd_rand random_;
+  bool hurries_ = false;   // this block's order is of the second kind
+  Warp* ahead_ = nullptr;  // and this warp is ahead
 
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;

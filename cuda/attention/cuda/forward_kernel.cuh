@@ -166,6 +166,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   LoadRows<kDim>(q, shared + Shape::kStage, warp_row);
 
   const int32_t first = tile.first + warp_row;
+  const int32_t warp_end = tile.mask.KeysOfTile(first, 16 * kM);
   float o[kM][kDim / 8][4];
   SetZero(o);
   OnlineSoftmax<kM> state;
@@ -180,6 +181,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     __syncthreads();
     if (key + Shape::kKeys < end) copy(stage ^ 1, key + Shape::kKeys);
     kernels::CommitCopies();
+    if (key >= warp_end) continue;  // of this warp's queries none sees them
     const uint16_t* keys = shared + stage * Shape::kStage;
     float s[kM][Shape::kKeys / 8][4];
     MultiplyRows<T, kDim>(s, q, keys);

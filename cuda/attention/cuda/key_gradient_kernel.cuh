@@ -97,6 +97,43 @@ __device__ __forceinline__ void Gradients(float (&s)[kM][kN][4],
   }
 }
 
+__device__ __forceinline__ BlockTile FindKeyTile(const BackwardParams& params,
+                                                 const TileSchedule& schedule) {
+  return FindBlockTile(params.shared, schedule, blockIdx.x,
+                       params.shared.q_heads / params.shared.group,
+                       /*of_keys=*/true);
+}
+
+// Writes a warp's rows of the sums through the memory of K and V. Finds the
+// tile once more: kept through the loop it would cost registers that the loop
+// of 64 columns does not have.
+template <class T, int kDim, int kM>
+__device__ __forceinline__ void StoreKeyGradients(
+    const BackwardParams& params, const TileSchedule& schedule,
+    const float (&dk)[kM][kDim / 8][4], const float (&dv)[kM][kDim / 8][4],
+    uint16_t* shared) {
+  // From here on no copy is under way, and no warp reads K or V.
+  kernels::WaitForCopies<0>();
+  __syncthreads();
+  const BlockTile tile = FindKeyTile(params, schedule);
+  const int warp_row = 16 * kM * WarpOfThread();
+  const int32_t first = tile.first + warp_row;
+  const int32_t valid = tile.mask.keys - first;
+  float factor[kM][2];
+  SKRULL_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    factor[m][0] = factor[m][1] = params.shared.scale;
+  }
+  StoreRows<T, kDim>(dk, factor, shared + warp_row * kDim,
+                     At(params.dk, tile.kv_row + first, tile.head),
+                     params.dk.row_stride, valid);
+  SKRULL_UNROLL
+  for (int m = 0; m < kM; ++m) factor[m][0] = factor[m][1] = 1;
+  StoreRows<T, kDim>(dv, factor, shared + warp_row * kDim,
+                     At(params.dv, tile.kv_row + first, tile.head),
+                     params.dv.row_stride, valid);
+}
+
 // Grid: schedule.slots * key heads blocks of kThreads; Shape::kSharedBytes.
 template <class T, int kDim>
 __global__ void __launch_bounds__(kThreads, 2)
@@ -106,9 +143,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   constexpr int kM = Shape::kM;
   SKRULL_DYNAMIC_SHARED(uint16_t, shared);
   const int32_t group = params.shared.group;
-  const BlockTile tile =
-      FindBlockTile(params.shared, schedule, blockIdx.x,
-                    params.shared.q_heads / group, /*of_keys=*/true);
+  const BlockTile tile = FindKeyTile(params, schedule);
   if (tile.empty) return;
   const int32_t row = tile.kv_row + tile.first;
   uint16_t* keys = shared;
@@ -146,15 +181,15 @@ __global__ void __launch_bounds__(kThreads, 2)
       CopyQueries<kDim>(stages + (stage ^ 1) * Shape::kStage, params, tile, at);
     }
     kernels::CommitCopies();
+    const int32_t hidden = tile.mask.HiddenFrom(first, query);
+    if (hidden >= Shape::kQueries) continue;  // none sees this warp's keys
     const uint16_t* queries = stages + stage * Shape::kStage;
     const auto* log2_sum =
         reinterpret_cast<const float*>(queries + 2 * Shape::kTile);
     float s[kM][Shape::kQueries / 8][4];
     float dp[kM][Shape::kQueries / 8][4];
     MultiplySharedRows<T, kDim>(s, keys, warp_row, queries);
-    if (tile.mask.Hides(query, first, 16 * kM)) {
-      HideQueries(s, tile.mask, first, query);
-    }
+    if (hidden + 16 * kM > 1) HideQueries(s, hidden);
     MultiplySharedRows<T, kDim>(dp, values, warp_row, queries + Shape::kTile);
     Gradients(s, dp, log2_sum, log2_sum + Shape::kQueries,
               params.shared.scale_log2);
@@ -162,22 +197,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     MultiplyAdd<T, kDim>(dk, dp, queries);
   }
 
-  // K and V are those of no other warp from here on, and no copy is under way.
-  kernels::WaitForCopies<0>();
-  __syncthreads();
-  float factor[kM][2];
-  SKRULL_UNROLL
-  for (int m = 0; m < kM; ++m)
-    factor[m][0] = factor[m][1] = params.shared.scale;
-  const int32_t valid = tile.mask.keys - first;
-  StoreRows<T, kDim>(dk, factor, keys + warp_row * kDim,
-                     At(params.dk, tile.kv_row + first, tile.head),
-                     params.dk.row_stride, valid);
-  SKRULL_UNROLL
-  for (int m = 0; m < kM; ++m) factor[m][0] = factor[m][1] = 1;
-  StoreRows<T, kDim>(dv, factor, values + warp_row * kDim,
-                     At(params.dv, tile.kv_row + first, tile.head),
-                     params.dv.row_stride, valid);
+  StoreKeyGradients<T, kDim>(params, schedule, dk, dv, shared);
 }
 
 }  // namespace skrull::exec::flash

@@ -122,6 +122,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   kernels::CommitCopies();
   const int warp_row = 16 * kM * WarpOfThread();
   const int32_t first = tile.first + warp_row;
+  const int32_t warp_end = tile.mask.KeysOfTile(first, 16 * kM);
   const RowsOfStatistics<kM> statistics =
       LoadStatistics<kM>(params.statistics, tile, first);
   kernels::WaitForCopies<1>();
@@ -139,6 +140,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     __syncthreads();
     if (key + Shape::kKeys < end) copy(stage ^ 1, key + Shape::kKeys);
     kernels::CommitCopies();
+    if (key >= warp_end) continue;  // of this warp's queries none sees them
     const uint16_t* keys = shared + stage * Shape::kStage;
     float s[kM][Shape::kKeys / 8][4];
     float dp[kM][Shape::kKeys / 8][4];

@@ -30,8 +30,17 @@ struct SegmentMask {
     return first < 0 ? 0 : static_cast<int32_t>(first);
   }
 
-  // Keys [0, this) are all that the `rows` queries from `first` on see.
+  // Key j is hidden from the first of the queries from `query` on, as many as
+  // this says, which may be less than 0; and key j + n from n more of them.
+  __host__ __device__ int32_t HiddenFrom(int32_t key, int32_t query) const {
+    constexpr int32_t kNever = -(1 << 30);
+    return causal ? (key - keys) + (queries - query) : kNever;
+  }
+
+  // Keys [0, this) are all that the `rows` queries from `first` on see; 0 if
+  // none of them is a query.
   __host__ __device__ int32_t KeysOfTile(int32_t first, int32_t rows) const {
+    if (first >= queries) return 0;
     const int64_t last = int64_t{first} + rows - 1;
     return KeysOf(last < queries ? static_cast<int32_t>(last) : queries - 1);
   }

@@ -153,23 +153,22 @@ __device__ __forceinline__ void HideKeys(float (&s)[kM][kN][4],
   }
 }
 
-// The same for transposed scores [keys, queries].
+// The same for transposed scores [keys, queries]: row (m, h) is hidden from
+// columns [0, hidden + FragmentRow(m, h)).
 template <int kM, int kN>
 __device__ __forceinline__ void HideQueries(float (&s)[kM][kN][4],
-                                            const SegmentMask& mask,
-                                            int32_t first_key,
-                                            int32_t first_query) {
+                                            int32_t hidden) {
   SKRULL_UNROLL
   for (int m = 0; m < kM; ++m) {
     SKRULL_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const int32_t hidden =
-          mask.FirstQueryOf(first_key + FragmentRow(m, h)) - first_query;
       SKRULL_UNROLL
       for (int n = 0; n < kN; ++n) {
         SKRULL_UNROLL
         for (int i = 0; i < 2; ++i) {
-          if (FragmentColumn(n, i) < hidden) s[m][n][2 * h + i] = -INFINITY;
+          if (FragmentColumn(n, i) < hidden + FragmentRow(m, h)) {
+            s[m][n][2 * h + i] = -INFINITY;
+          }
         }
       }
     }

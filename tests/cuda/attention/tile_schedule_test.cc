@@ -180,6 +180,13 @@ TEST_CASE("segment mask: as its definition reads", "[flash][schedule]") {
             if (sees(i, j)) first = i;
           }
           CHECK(mask.FirstQueryOf(j) == first);
+          for (int32_t i = 0; i < queries; ++i) {
+            CHECK((mask.HiddenFrom(j, i) > 0) == !sees(i, j));
+            for (int32_t n = 1; n < 4; ++n) {
+              CHECK((mask.HiddenFrom(j, i) + n > 0) == !sees(i, j + n));
+              CHECK((mask.HiddenFrom(j, i) > n) == !sees(i + n, j));
+            }
+          }
         }
       }
     }
