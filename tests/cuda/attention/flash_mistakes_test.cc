@@ -32,9 +32,9 @@ enum class Mistake {
   kBehindShared,   // a tile behind the memory that the block has
 };
 
-// out [64, 64] = the sum over `tiles` tiles of x x^T, with x [rows, 64] in
-// bfloat16, of which the last tile may be cut; a tile at a time, double
-// buffered as in the attention kernels.
+// out [64, 64] = the sum of t t^T over the tiles t of 64 rows of x [rows, 64],
+// bfloat16, of which the last may be cut. Double buffered, as in the attention
+// kernels.
 template <Mistake kMistake>
 __global__ void SumOfSquares(const uint16_t* x, int rows, float* out) {
   SKRULL_DYNAMIC_SHARED(uint16_t, shared);
@@ -52,11 +52,11 @@ __global__ void SumOfSquares(const uint16_t* x, int rows, float* out) {
   flash::SetZero(sum);
   int stage = 0;
   for (int row = 0; row < rows; row += kRows, stage ^= 1) {
-    const bool more = row + kRows < rows;
     if (kMistake != Mistake::kNoWait) kernels::WaitForCopies<0>();
     if (kMistake != Mistake::kNoBarrier) __syncthreads();
-    if (more)
+    if (row + kRows < rows) {
       copy(row + kRows, kMistake == Mistake::kEarlyCopy ? stage : stage ^ 1);
+    }
     float product[1][kRows / 8][4];
     flash::MultiplySharedRows<kernels::Bf16, kDim>(
         product, shared + stage * kTile, warp_row, shared + stage * kTile);
@@ -72,8 +72,7 @@ __global__ void SumOfSquares(const uint16_t* x, int rows, float* out) {
   }
 }
 
-// True if the kernel's results are right, for a few orders of threads. Fails
-// the test if a launch does.
+// Runs the kernel; `out` is NaN where it writes nothing.
 template <Mistake kMistake>
 Status Launch(const std::vector<uint16_t>& x, int rows,
               std::vector<float>* out) {
@@ -82,7 +81,8 @@ Status Launch(const std::vector<uint16_t>& x, int rows,
                        kSharedBytes, kNow, x.data(), rows, out->data());
 }
 
-// In how many of 5 orders of threads the results are right.
+// In how many of 5 orders of threads the results are right. Fails the test if
+// a launch fails.
 template <Mistake kMistake>
 int RightResults() {
   // Two tiles, the second cut; NaN behind the last row.

@@ -144,6 +144,19 @@ TEST_CASE("tile schedule: blocks find head, rows and mask",
   CHECK(first.mask.keys == 200);
 }
 
+TEST_CASE("tile schedule: offsets of 64 bits", "[flash][schedule]") {
+  // 262,144 rows of 64 heads of 128 elements, head by head and row by row.
+  std::vector<uint16_t> first(1);
+  for (const flash::HalfRows rows :
+       {flash::HalfRows{first.data(), 64 * 128, 128},
+        flash::HalfRows{first.data(), 128, int64_t{262'144} * 128}}) {
+    const auto distance =
+        reinterpret_cast<uintptr_t>(flash::At(rows, 262'143, 63)) -
+        reinterpret_cast<uintptr_t>(first.data());
+    CHECK(distance == 2 * (int64_t{262'144} * 64 * 128 - 128));
+  }
+}
+
 TEST_CASE("segment mask: as its definition reads", "[flash][schedule]") {
   for (const int32_t queries : {1, 2, 5, 9}) {
     for (const int32_t keys : {0, 1, 4, 9, 14}) {
