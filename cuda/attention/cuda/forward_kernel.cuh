@@ -14,6 +14,7 @@
 
 #include "skrull/cuda/attention/cuda/block_tile.cuh"
 #include "skrull/cuda/attention/cuda/kernel_params.h"
+#include "skrull/cuda/attention/cuda/key_value_rows.cuh"
 #include "skrull/cuda/attention/cuda/shared_tile.cuh"
 #include "skrull/cuda/attention/cuda/tile_schedule.cuh"
 #include "skrull/cuda/attention/cuda/warp_math.cuh"
@@ -119,18 +120,6 @@ __device__ __forceinline__ void FinishRows(const ForwardParams& params,
   }
 }
 
-// Starts the copies of keys and values from `first_key` on to a stage.
-template <int kDim>
-__device__ __forceinline__ void CopyKeysAndValues(
-    uint16_t* stage, const uint16_t* k, int64_t k_stride, const uint16_t* v,
-    int64_t v_stride, int32_t first_key, int32_t keys) {
-  using Shape = ForwardShape<kDim>;
-  CopyTile<kDim, Shape::kKeys>(stage, k + first_key * k_stride, k_stride,
-                               keys - first_key);
-  CopyTile<kDim, Shape::kKeys>(stage + Shape::kTile, v + first_key * v_stride,
-                               v_stride, keys - first_key);
-}
-
 // Grid: schedule.slots * q_heads blocks of kThreads; Shape::kSharedBytes.
 template <class T, int kDim>
 __global__ void __launch_bounds__(kThreads, 2)
@@ -143,21 +132,15 @@ __global__ void __launch_bounds__(kThreads, 2)
       FindBlockTile(params.shared, schedule, blockIdx.x, params.shared.q_heads,
                     /*of_keys=*/false);
   if (tile.empty) return;
-  const int32_t kv_head = tile.head / params.shared.group;
-  const uint16_t* k = At(params.k, tile.kv_row, kv_head);
-  const uint16_t* v = At(params.v, tile.kv_row, kv_head);
-  const auto copy = [&](int stage, int32_t first_key) {
-    CopyKeysAndValues<kDim>(shared + stage * Shape::kStage, k,
-                            params.k.row_stride, v, params.v.row_stride,
-                            first_key, tile.mask.keys);
-  };
+  const KeyValueRows rows =
+      KeyValueRowsOf(params.shared, params.k, params.v, tile);
   const int32_t end = tile.mask.KeysOfTile(tile.first, Shape::kQueries);
 
   CopyTile<kDim, Shape::kQueries>(
       shared + Shape::kStage, At(params.q, tile.q_row + tile.first, tile.head),
       params.q.row_stride, tile.mask.queries - tile.first);
   kernels::CommitCopies();
-  if (end > 0) copy(0, 0);
+  if (end > 0) CopyKeysAndValues<kDim, Shape::kKeys>(shared, rows, 0);
   kernels::CommitCopies();
   kernels::WaitForCopies<1>();
   __syncthreads();
@@ -170,16 +153,16 @@ __global__ void __launch_bounds__(kThreads, 2)
   float o[kM][kDim / 8][4];
   SetZero(o);
   OnlineSoftmax<kM> state;
-  SKRULL_UNROLL
-  for (int m = 0; m < kM; ++m) {
-    state.most[m][0] = state.most[m][1] = -INFINITY;
-    state.sum[m][0] = state.sum[m][1] = 0;
-  }
+  SetRows(state.most, -INFINITY);
+  SetRows(state.sum, 0);
   for (int32_t key = 0, stage = 0; key < end; key += Shape::kKeys, stage ^= 1) {
     // This tile is there, and all warps are done with the other stage.
     kernels::WaitForCopies<0>();
     __syncthreads();
-    if (key + Shape::kKeys < end) copy(stage ^ 1, key + Shape::kKeys);
+    if (key + Shape::kKeys < end) {
+      CopyKeysAndValues<kDim, Shape::kKeys>(
+          shared + (stage ^ 1) * Shape::kStage, rows, key + Shape::kKeys);
+    }
     kernels::CommitCopies();
     if (key >= warp_end) continue;  // of this warp's queries none sees them
     const uint16_t* keys = shared + stage * Shape::kStage;

@@ -120,15 +120,11 @@ __device__ __forceinline__ void StoreKeyGradients(
   const int32_t first = tile.first + warp_row;
   const int32_t valid = tile.mask.keys - first;
   float factor[kM][2];
-  SKRULL_UNROLL
-  for (int m = 0; m < kM; ++m) {
-    factor[m][0] = factor[m][1] = params.shared.scale;
-  }
+  SetRows(factor, params.shared.scale);
   StoreRows<T, kDim>(dk, factor, shared + warp_row * kDim,
                      At(params.dk, tile.kv_row + first, tile.head),
                      params.dk.row_stride, valid);
-  SKRULL_UNROLL
-  for (int m = 0; m < kM; ++m) factor[m][0] = factor[m][1] = 1;
+  SetRows(factor, 1);
   StoreRows<T, kDim>(dv, factor, shared + warp_row * kDim,
                      At(params.dv, tile.kv_row + first, tile.head),
                      params.dv.row_stride, valid);

@@ -13,6 +13,7 @@
 
 #include "skrull/cuda/attention/cuda/block_tile.cuh"
 #include "skrull/cuda/attention/cuda/kernel_params.h"
+#include "skrull/cuda/attention/cuda/key_value_rows.cuh"
 #include "skrull/cuda/attention/cuda/shared_tile.cuh"
 #include "skrull/cuda/attention/cuda/tile_schedule.cuh"
 #include "skrull/cuda/attention/cuda/warp_math.cuh"
@@ -84,6 +85,21 @@ __device__ __forceinline__ void ScoreGradients(float (&s)[kM][kN][4],
   }
 }
 
+// Starts the copies of the block's tiles of Q and dO, one behind the other.
+template <int kDim>
+__device__ __forceinline__ void CopyQueryTiles(uint16_t* queries,
+                                               const BackwardParams& params,
+                                               const BlockTile& tile) {
+  using Shape = QueryGradientShape<kDim>;
+  const int32_t row = tile.q_row + tile.first;
+  const int32_t rows = tile.mask.queries - tile.first;
+  CopyTile<kDim, Shape::kQueries>(queries, At(params.q, row, tile.head),
+                                  params.q.row_stride, rows);
+  CopyTile<kDim, Shape::kQueries>(queries + Shape::kQueryTile,
+                                  At(params.d_o, row, tile.head),
+                                  params.d_o.row_stride, rows);
+}
+
 // Grid: schedule.slots * q_heads blocks of kThreads; Shape::kSharedBytes.
 template <class T, int kDim>
 __global__ void __launch_bounds__(kThreads, 2)
@@ -96,29 +112,16 @@ __global__ void __launch_bounds__(kThreads, 2)
       FindBlockTile(params.shared, schedule, blockIdx.x, params.shared.q_heads,
                     /*of_keys=*/false);
   if (tile.empty) return;
-  const int32_t kv_head = tile.head / params.shared.group;
-  const uint16_t* k = At(params.k, tile.kv_row, kv_head);
-  const uint16_t* v = At(params.v, tile.kv_row, kv_head);
-  const auto copy = [&](int stage, int32_t key) {
-    uint16_t* keys = shared + stage * Shape::kStage;
-    CopyTile<kDim, Shape::kKeys>(keys, k + key * params.k.row_stride,
-                                 params.k.row_stride, tile.mask.keys - key);
-    CopyTile<kDim, Shape::kKeys>(keys + Shape::kTile,
-                                 v + key * params.v.row_stride,
-                                 params.v.row_stride, tile.mask.keys - key);
-  };
+  const KeyValueRows keys_and_values =
+      KeyValueRowsOf(params.shared, params.k, params.v, tile);
   const int32_t end = tile.mask.KeysOfTile(tile.first, Shape::kQueries);
 
   uint16_t* queries = shared + Shape::kStage;
-  const int32_t row = tile.q_row + tile.first;
-  const int32_t rows = tile.mask.queries - tile.first;
-  CopyTile<kDim, Shape::kQueries>(queries, At(params.q, row, tile.head),
-                                  params.q.row_stride, rows);
-  CopyTile<kDim, Shape::kQueries>(queries + Shape::kQueryTile,
-                                  At(params.d_o, row, tile.head),
-                                  params.d_o.row_stride, rows);
+  CopyQueryTiles<kDim>(queries, params, tile);
   kernels::CommitCopies();
-  if (end > 0) copy(0, 0);
+  if (end > 0) {
+    CopyKeysAndValues<kDim, Shape::kKeys>(shared, keys_and_values, 0);
+  }
   kernels::CommitCopies();
   const int warp_row = 16 * kM * WarpOfThread();
   const int32_t first = tile.first + warp_row;
@@ -138,7 +141,11 @@ __global__ void __launch_bounds__(kThreads, 2)
     // This tile is there, and all warps are done with the other stage.
     kernels::WaitForCopies<0>();
     __syncthreads();
-    if (key + Shape::kKeys < end) copy(stage ^ 1, key + Shape::kKeys);
+    if (key + Shape::kKeys < end) {
+      CopyKeysAndValues<kDim, Shape::kKeys>(
+          shared + (stage ^ 1) * Shape::kStage, keys_and_values,
+          key + Shape::kKeys);
+    }
     kernels::CommitCopies();
     if (key >= warp_end) continue;  // of this warp's queries none sees them
     const uint16_t* keys = shared + stage * Shape::kStage;
@@ -156,9 +163,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   kernels::WaitForCopies<0>();
   __syncthreads();  // all warps are done with both stages
   float factor[kM][2];
-  SKRULL_UNROLL
-  for (int m = 0; m < kM; ++m)
-    factor[m][0] = factor[m][1] = params.shared.scale;
+  SetRows(factor, params.shared.scale);
   StoreRows<T, kDim>(dq, factor, queries + warp_row * kDim,
                      At(params.dq, tile.q_row + first, tile.head),
                      params.dq.row_stride, tile.mask.queries - first);

@@ -175,6 +175,13 @@ __device__ __forceinline__ void HideQueries(float (&s)[kM][kN][4],
   }
 }
 
+// A value for each row (m, h).
+template <int kM>
+__device__ __forceinline__ void SetRows(float (&rows)[kM][2], float value) {
+  SKRULL_UNROLL
+  for (int m = 0; m < kM; ++m) rows[m][0] = rows[m][1] = value;
+}
+
 // Writes x, with rows (m, h) times factor[m][h], rounded to T, to the first
 // valid_rows of `destination`. It goes through `scratch`, 16 kM rows of a tile
 // that no other warp uses, so that rows leave in pieces of 16 bytes.
