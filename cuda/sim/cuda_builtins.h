@@ -20,6 +20,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 // Set before a thread goes on; kernels only read them.
 inline constinit thread_local uint3 threadIdx{};
