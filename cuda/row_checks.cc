@@ -67,13 +67,21 @@ Status Measure(RunList<FoldRun> runs, RowsNeeded* needed) {
   return CheckTotal(rows, runs.rows);
 }
 
+Status CheckType(const std::string& name, DType dtype) {
+  if (SizeOf(dtype) > 0) return {};
+  return InvalidArgument(name + " has no type " +
+                         std::to_string(static_cast<int32_t>(dtype)));
+}
+
+bool IsAligned(const void* data, DType dtype) {
+  return reinterpret_cast<uintptr_t>(data) %
+             static_cast<uintptr_t>(SizeOf(dtype)) ==
+         0;
+}
+
 Status CheckTensor(const std::string& name, const Tensor& tensor,
                    int64_t needed) {
-  const int64_t size = SizeOf(tensor.dtype);
-  if (size == 0) {
-    return InvalidArgument(name + " has no type " +
-                           std::to_string(static_cast<int32_t>(tensor.dtype)));
-  }
+  SKRULL_EXEC_RETURN_IF_ERROR(CheckType(name, tensor.dtype));
   if (tensor.heads < 1 || tensor.dim < 1 ||
       int64_t{tensor.heads} * tensor.dim >= kRowLimit) {
     return InvalidArgument(name + " has " + std::to_string(tensor.heads) +
@@ -87,8 +95,7 @@ Status CheckTensor(const std::string& name, const Tensor& tensor,
   if (needed > 0 && tensor.data == nullptr) {
     return InvalidArgument(name + " has no memory");
   }
-  if (reinterpret_cast<uintptr_t>(tensor.data) % static_cast<uintptr_t>(size) !=
-      0) {
+  if (!IsAligned(tensor.data, tensor.dtype)) {
     return InvalidArgument(name + " is not aligned to its type");
   }
   return {};
@@ -143,6 +150,30 @@ Status CheckMergeRows(const MergeRows& rows, RunList<CopyRun> runs) {
   SKRULL_EXEC_RETURN_IF_ERROR(Measure(runs, &needed));
   SKRULL_EXEC_RETURN_IF_ERROR(CheckPair("o: ", {rows.o, rows.o_part}, needed));
   return CheckPair("lse: ", {rows.lse, rows.lse_part}, needed);
+}
+
+Status CheckSum(const void* dst, std::span<const void* const> addends,
+                int64_t count, DType dtype) {
+  if (addends.empty() || addends.size() > kMaxAddends) {
+    return InvalidArgument(std::to_string(addends.size()) +
+                           " addends, where 1 to " +
+                           std::to_string(kMaxAddends) + " are allowed");
+  }
+  if (count < 0) {
+    return InvalidArgument("a sum of " + std::to_string(count) + " elements");
+  }
+  SKRULL_EXEC_RETURN_IF_ERROR(CheckType("a sum", dtype));
+  if (count == 0) return {};
+  if (dst == nullptr || !IsAligned(dst, dtype)) {
+    return InvalidArgument("a sum's dst has no memory, or is not aligned");
+  }
+  for (size_t i = 0; i < addends.size(); ++i) {
+    if (addends[i] == nullptr || !IsAligned(addends[i], dtype)) {
+      return InvalidArgument("addend " + std::to_string(i) +
+                             " has no memory, or is not aligned");
+    }
+  }
+  return {};
 }
 
 }  // namespace skrull::exec

@@ -1,8 +1,9 @@
-// What every Device demands of the arguments of its row kernels (device.h), so
-// that a kernel can take them as they are.
+// What every Device demands of the arguments of its kernels (device.h), so that
+// a kernel can take them as they are.
 #ifndef SKRULL_CUDA_ROW_CHECKS_H_
 #define SKRULL_CUDA_ROW_CHECKS_H_
 
+#include <cstdint>
 #include <span>
 
 #include "skrull/cuda/device.h"
@@ -26,6 +27,12 @@ Status CheckRowPairs(std::span<const RowPair> pairs, RunList<FoldRun> runs);
 // As CheckRowPairs. Besides, o, lse and lse_part have one type, float32 or
 // float64, and an LSE has dim 1.
 Status CheckMergeRows(const MergeRows& rows, RunList<CopyRun> runs);
+
+// Errors: INVALID_ARGUMENT for a number of addends that is not 1 ..
+// kMaxAddends, a negative count, a type that is none, and memory that is
+// missing or not aligned to it.
+Status CheckSum(const void* dst, std::span<const void* const> addends,
+                int64_t count, DType dtype);
 
 }  // namespace skrull::exec
 

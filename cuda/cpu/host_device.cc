@@ -7,7 +7,10 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <vector>
 
+#include "skrull/cuda/cpu/host_types.h"
+#include "skrull/cuda/cpu/rank_sum.h"
 #include "skrull/cuda/cpu/row_kernels.h"
 #include "skrull/cuda/row_checks.h"
 
@@ -70,6 +73,30 @@ Status HostDevice::Zero(void* dst, int64_t bytes, Stream stream) {
     if (device.ok()) std::memset(dst, 0, static_cast<size_t>(bytes));
     return {};
   });
+}
+
+Status HostDevice::Copy(void* dst, const void* src, int64_t bytes,
+                        Stream stream) {
+  return EnqueueOnHost(stream, [=](const Status& device) -> Status {
+    if (device.ok() && bytes > 0) {
+      std::memcpy(dst, src, static_cast<size_t>(bytes));
+    }
+    return {};
+  });
+}
+
+Status HostDevice::Sum(void* dst, std::span<const void* const> addends,
+                       int64_t count, DType dtype, Stream stream) {
+  SKRULL_EXEC_RETURN_IF_ERROR(CheckSum(dst, addends, count, dtype));
+  return EnqueueOnHost(
+      stream,
+      [dst, sends = std::vector(addends.begin(), addends.end()), count,
+       dtype](const Status& device) -> Status {
+        if (!device.ok()) return {};
+        WithHostType(dtype,
+                     [&]<class T>(T) { SumRanks<T>(sends, 0, count, dst); });
+        return {};
+      });
 }
 
 Status HostDevice::GatherRows(std::span<const RowPair> pairs,

@@ -14,6 +14,7 @@
 #include "skrull/cuda/device.h"
 #include "skrull/cuda/gpu/cuda_call.h"
 #include "skrull/cuda/kernels/row_kernels.h"
+#include "skrull/cuda/kernels/sum.h"
 
 namespace skrull::exec {
 namespace {
@@ -59,6 +60,10 @@ class CudaDevice final : public Device {
   Status Poll() override;
   Status Upload(void* dst, const void* src, int64_t bytes) override;
   Status Zero(void* dst, int64_t bytes, Stream stream) override;
+  Status Copy(void* dst, const void* src, int64_t bytes,
+              Stream stream) override;
+  Status Sum(void* dst, std::span<const void* const> addends, int64_t count,
+             DType dtype, Stream stream) override;
   Status GatherRows(std::span<const RowPair> pairs, RunList<CopyRun> runs,
                     Stream stream) override;
   Status AddRows(std::span<const RowPair> pairs, RunList<CopyRun> runs,
@@ -220,6 +225,19 @@ Status CudaDevice::Zero(void* dst, int64_t bytes, Stream stream) {
   if (bytes == 0) return {};
   return SKRULL_CUDA_CALL(cudaMemsetAsync, dst, 0, static_cast<size_t>(bytes),
                           Of(stream));
+}
+
+Status CudaDevice::Copy(void* dst, const void* src, int64_t bytes,
+                        Stream stream) {
+  if (bytes == 0) return {};
+  return SKRULL_CUDA_CALL(cudaMemcpyAsync, dst, src, static_cast<size_t>(bytes),
+                          cudaMemcpyDeviceToDevice, Of(stream));
+}
+
+Status CudaDevice::Sum(void* dst, std::span<const void* const> addends,
+                       int64_t count, DType dtype, Stream stream) {
+  return Launch(
+      [&] { return internal::LaunchSum(dst, addends, count, dtype, stream); });
 }
 
 Status CudaDevice::GatherRows(std::span<const RowPair> pairs,

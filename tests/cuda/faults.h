@@ -94,6 +94,16 @@ class FaultyDevice final : public Device {
   Status Zero(void* dst, int64_t bytes, Stream stream) override {
     return Try(stream, [&] { return device_->Zero(dst, bytes, stream); });
   }
+  Status Copy(void* dst, const void* src, int64_t bytes,
+              Stream stream) override {
+    return Try(stream, [&] { return device_->Copy(dst, src, bytes, stream); });
+  }
+  Status Sum(void* dst, std::span<const void* const> addends, int64_t count,
+             DType dtype, Stream stream) override {
+    return Try(stream, [&] {
+      return device_->Sum(dst, addends, count, dtype, stream);
+    });
+  }
   Status GatherRows(std::span<const RowPair> pairs, RunList<CopyRun> runs,
                     Stream stream) override {
     return Try(stream,

@@ -129,4 +129,22 @@ TEST_CASE("Row checks: merges", "[row_checks]") {
   CheckRefused(CheckMergeRows(rows, ListOf(kCopies)), "o: src has 2 rows");
 }
 
+TEST_CASE("Row checks: sums", "[row_checks]") {
+  char* at = reinterpret_cast<char*>(memory.data());
+  const std::vector<const void*> good(kMaxAddends, at);
+  CHECK(CheckSum(at, good, 3, DType::kFloat32).ok());
+  CHECK(CheckSum(nullptr, good, 0, DType::kFloat32).ok());
+  const auto refused = [&](const std::vector<const void*>& addends,
+                           const std::string& text) {
+    CheckRefused(CheckSum(at, addends, 3, DType::kFloat32), text);
+  };
+  refused({}, "0 addends, where 1 to 64 are allowed");
+  refused(std::vector<const void*>(kMaxAddends + 1, at), "65 addends");
+  refused({at, nullptr}, "addend 1 has no memory");
+  refused({at, at + 2}, "addend 1 has no memory, or is not aligned");
+  CheckRefused(CheckSum(at + 2, good, 3, DType::kFloat32), "a sum's dst");
+  CheckRefused(CheckSum(at, good, -1, DType::kFloat32), "-1 elements");
+  CheckRefused(CheckSum(at, good, 3, static_cast<DType>(4)), "no type 4");
+}
+
 }  // namespace skrull::exec::testing

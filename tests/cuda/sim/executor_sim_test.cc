@@ -6,6 +6,7 @@
 
 #include "skrull/cuda/sim/launch.h"
 #include "skrull/tests/cuda/rank_pool.h"
+#include "skrull/tests/cuda/shared_device.h"
 #include "skrull/tests/cuda/sim/sim_device.h"
 
 namespace skrull::exec::testing {
@@ -59,6 +60,42 @@ TEST_CASE("Executor over CUDA's row kernels: a ring", "[executor][kernels]") {
 TEST_CASE("Executor over CUDA's row kernels: bfloat16", "[executor][kernels]") {
   for (const Exchange exchange : {Exchange::kAllGather, Exchange::kRing}) {
     CheckPlan(100, exchange, DType::kBFloat16, 1.5e-2);
+  }
+}
+
+// The exchange is CUDA's kernels, too: sums, by way of a pool on one device.
+TEST_CASE("Executor over CUDA's kernels: virtual ranks on one device",
+          "[executor][kernels]") {
+  for (int32_t ranks = 2; ranks <= 8; ++ranks) {
+    for (const Exchange exchange : {Exchange::kAllGather, Exchange::kRing}) {
+      CAPTURE(ranks);
+      const TestPlan plan{.ranks = ranks,
+                          .micro_batches = {{{0, 37, 0, ranks},
+                                             {1, 6, ranks - 1, 1},
+                                             {2, 11, ranks - 2, 2}}}};
+      std::mt19937_64 random(static_cast<uint64_t>(ranks));
+      sim::SetOrderSeed(random());
+      RunOptions options;
+      options.executor.problem = {.dtype = DType::kFloat32,
+                                  .q_heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = 8,
+                                  .scale = 0.4};
+      options.executor.exchange = exchange;
+      const auto data = RandomData(&random, options.executor.problem, plan);
+      const RunResult host = RunPlan(plan, data, options);
+      SimDevice device;
+      const RunResult got = RunPlanOnOneDevice(plan, data, options, &device);
+      for (const Status& status : got.statuses) {
+        INFO(status.ToString());
+        REQUIRE(status.ok());
+      }
+      // 37 keys and a group of 2 heads: as executor_test.cc derives it.
+      CHECK(
+          CompareWithDense(plan, data, options.executor.problem, got).worst() <
+          8 * (37.0 * 2 + 8) * 0x1p-24);
+      CHECK(SameBits(got, host));
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-// A GPU without a GPU: CpuDevice's memory, streams and events, and the CUDA row
+// A GPU without a GPU: CpuDevice's memory, streams and events, and CUDA's
 // kernels under cuda/sim.
 #ifndef SKRULL_TESTS_CUDA_SIM_SIM_DEVICE_H_
 #define SKRULL_TESTS_CUDA_SIM_SIM_DEVICE_H_
@@ -10,6 +10,7 @@
 #include "skrull/cuda/cpu/cpu_device.h"
 #include "skrull/cuda/device.h"
 #include "skrull/cuda/kernels/row_kernels.h"
+#include "skrull/cuda/kernels/sum.h"
 
 namespace skrull::exec::testing {
 
@@ -48,6 +49,14 @@ class SimDevice final : public Device {
   }
   Status Zero(void* dst, int64_t bytes, Stream stream) override {
     return host_.Zero(dst, bytes, stream);
+  }
+  Status Copy(void* dst, const void* src, int64_t bytes,
+              Stream stream) override {
+    return host_.Copy(dst, src, bytes, stream);
+  }
+  Status Sum(void* dst, std::span<const void* const> addends, int64_t count,
+             DType dtype, Stream stream) override {
+    return internal::LaunchSum(dst, addends, count, dtype, stream);
   }
   Status GatherRows(std::span<const RowPair> pairs, RunList<CopyRun> runs,
                     Stream stream) override {
