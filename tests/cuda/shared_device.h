@@ -2,13 +2,12 @@
 #ifndef SKRULL_TESTS_CUDA_SHARED_DEVICE_H_
 #define SKRULL_TESTS_CUDA_SHARED_DEVICE_H_
 
-#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "skrull/cuda/in_process/device_pool.h"
-#include "skrull/tests/cuda/faults.h"
+#include "skrull/tests/cuda/forwarding_device.h"
 #include "skrull/tests/cuda/rank_pool.h"
 
 namespace skrull::exec::testing {
@@ -18,14 +17,9 @@ inline RunResult RunPlanOnOneDevice(const TestPlan& plan,
                                     const std::vector<SequenceData>& data,
                                     RunOptions options, Device* device) {
   DevicePool pool(plan.ranks, device, {.time_limit = options.pool.time_limit});
-  // RunPlan owns a device for each rank: one that passes all on.
-  std::deque<Fault> none;
-  for (int32_t rank = 0; rank < plan.ranks; ++rank) {
-    none.emplace_back(-1, Fault::Kind::kAtOnce);
-  }
-  options.new_device = [&](int32_t rank) {
-    return std::make_unique<FaultyDevice>(device,
-                                          &none[static_cast<size_t>(rank)]);
+  // RunPlan owns a device for each rank.
+  options.new_device = [device](int32_t) {
+    return std::make_unique<ForwardingDevice>(device);
   };
   options.change_parts = [&, change = std::move(options.change_parts)](
                              int32_t rank, RankParts* parts) {

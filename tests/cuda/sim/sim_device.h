@@ -11,49 +11,16 @@
 #include "skrull/cuda/device.h"
 #include "skrull/cuda/kernels/row_kernels.h"
 #include "skrull/cuda/kernels/sum.h"
+#include "skrull/tests/cuda/forwarding_device.h"
 
 namespace skrull::exec::testing {
 
 // New buffers are poisoned. Thread-safe as Device.
-class SimDevice final : public Device {
+class SimDevice final : public ForwardingDevice {
  public:
+  SimDevice() : ForwardingDevice(&host_) {}
+
   std::string_view name() const override { return "sim"; }
-  MemoryKind memory() const override { return MemoryKind::kHost; }
-  Result<Buffer> Allocate(int64_t bytes) override {
-    return host_.Allocate(bytes);
-  }
-  Result<Stream> CreateStream(StreamPriority priority) override {
-    return host_.CreateStream(priority);
-  }
-  void DestroyStream(Stream stream) noexcept override {
-    host_.DestroyStream(stream);
-  }
-  Result<Event> CreateEvent() override { return host_.CreateEvent(); }
-  void DestroyEvent(Event event) noexcept override {
-    host_.DestroyEvent(event);
-  }
-  Status Record(Event event, Stream stream) override {
-    return host_.Record(event, stream);
-  }
-  Status Wait(Stream stream, Event event) override {
-    return host_.Wait(stream, event);
-  }
-  Result<bool> Query(Event event) override { return host_.Query(event); }
-  Status HostWait(Event event) override { return host_.HostWait(event); }
-  Status Synchronize(Stream stream) override {
-    return host_.Synchronize(stream);
-  }
-  Status Poll() override { return host_.Poll(); }
-  Status Upload(void* dst, const void* src, int64_t bytes) override {
-    return host_.Upload(dst, src, bytes);
-  }
-  Status Zero(void* dst, int64_t bytes, Stream stream) override {
-    return host_.Zero(dst, bytes, stream);
-  }
-  Status Copy(void* dst, const void* src, int64_t bytes,
-              Stream stream) override {
-    return host_.Copy(dst, src, bytes, stream);
-  }
   Status Sum(void* dst, std::span<const void* const> addends, int64_t count,
              DType dtype, Stream stream) override {
     return internal::LaunchSum(dst, addends, count, dtype, stream);
