@@ -1,5 +1,5 @@
-// What the executor needs of a machine: memory, streams, events, and the five
-// row kernels around attention.
+// What the executor and communicators need of a machine: memory, streams,
+// events, copies, sums, and the four row kernels around attention.
 //
 // Streams are ordered queues, as CUDA's are; everything that takes one is
 // asynchronous and ordered on it. An asynchronous failure is the device's: it
@@ -72,6 +72,9 @@ struct RowPair {
   Tensor src;  // only read
 };
 
+// The most addends of one sum: of the ranks of a block that share a device.
+inline constexpr int kMaxAddends = 64;
+
 // The most pairs of one launch (K and V; or q, dO, O and LSE).
 inline constexpr int kMaxRowPairs = 4;
 
@@ -123,6 +126,14 @@ class Device {
   virtual Status Upload(void* dst, const void* src, int64_t bytes) = 0;
   // Sets bytes to zero.
   virtual Status Zero(void* dst, int64_t bytes, Stream stream) = 0;
+  // Copies within the device's memory. They do not overlap.
+  virtual Status Copy(void* dst, const void* src, int64_t bytes,
+                      Stream stream) = 0;
+  // dst[i] := the sum of addends[k][i] for i < count, from zero on, over k
+  // ascending, in the accumulator's type and rounded once: SumRanks of
+  // cpu/rank_sum.h. 1 .. kMaxAddends of them, which dst does not overlap.
+  virtual Status Sum(void* dst, std::span<const void* const> addends,
+                     int64_t count, DType dtype, Stream stream) = 0;
 
   // dst rows := src rows, for each of 1 .. kMaxRowPairs pairs. Rows that no run
   // names keep their contents. Also converts (runs of equal rows).

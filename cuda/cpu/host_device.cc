@@ -7,34 +7,24 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <vector>
 
+#include "skrull/cuda/cpu/host_types.h"
+#include "skrull/cuda/cpu/rank_sum.h"
 #include "skrull/cuda/cpu/row_kernels.h"
+#include "skrull/cuda/row_checks.h"
 
 namespace skrull::exec {
 namespace {
 
 constexpr std::align_val_t kAlignment{256};
 
-Status CheckPairs(std::span<const RowPair> pairs) {
-  if (pairs.empty() || pairs.size() > kMaxRowPairs) {
-    return InvalidArgument(std::to_string(pairs.size()) +
-                           " pairs of tensors, where 1 to " +
-                           std::to_string(kMaxRowPairs) + " are allowed");
-  }
-  for (const RowPair& pair : pairs) {
-    if (pair.dst.heads != pair.src.heads || pair.dst.dim != pair.src.dim) {
-      return InvalidArgument("a pair of tensors differs in heads or dim");
-    }
-  }
-  return {};
-}
-
 // Enqueues `kernel` for each pair.
 template <class Run>
 Status EnqueuePairs(std::span<const RowPair> pairs, RunList<Run> runs,
                     Stream stream,
                     void (*kernel)(const RowPair&, std::span<const Run>)) {
-  SKRULL_EXEC_RETURN_IF_ERROR(CheckPairs(pairs));
+  SKRULL_EXEC_RETURN_IF_ERROR(CheckRowPairs(pairs, runs));
   std::array<RowPair, kMaxRowPairs> copies;
   std::ranges::copy(pairs, copies.begin());
   return EnqueueOnHost(stream,
@@ -85,6 +75,30 @@ Status HostDevice::Zero(void* dst, int64_t bytes, Stream stream) {
   });
 }
 
+Status HostDevice::Copy(void* dst, const void* src, int64_t bytes,
+                        Stream stream) {
+  return EnqueueOnHost(stream, [=](const Status& device) -> Status {
+    if (device.ok() && bytes > 0) {
+      std::memcpy(dst, src, static_cast<size_t>(bytes));
+    }
+    return {};
+  });
+}
+
+Status HostDevice::Sum(void* dst, std::span<const void* const> addends,
+                       int64_t count, DType dtype, Stream stream) {
+  SKRULL_EXEC_RETURN_IF_ERROR(CheckSum(dst, addends, count, dtype));
+  return EnqueueOnHost(
+      stream,
+      [dst, sends = std::vector(addends.begin(), addends.end()), count,
+       dtype](const Status& device) -> Status {
+        if (!device.ok()) return {};
+        WithHostType(dtype,
+                     [&]<class T>(T) { SumRanks<T>(sends, 0, count, dst); });
+        return {};
+      });
+}
+
 Status HostDevice::GatherRows(std::span<const RowPair> pairs,
                               RunList<CopyRun> runs, Stream stream) {
   return EnqueuePairs(pairs, runs, stream, &GatherRowsOnHost);
@@ -102,11 +116,7 @@ Status HostDevice::FoldRows(std::span<const RowPair> pairs,
 
 Status HostDevice::MergeAttention(const MergeRows& rows, RunList<CopyRun> runs,
                                   Stream stream) {
-  if (rows.o.dtype != AccumulatorOf(rows.o.dtype) ||
-      rows.lse.dtype != rows.o.dtype || rows.lse_part.dtype != rows.o.dtype) {
-    return InvalidArgument(
-        "o, lse and lse_part of a merge have one type, float32 or float64");
-  }
+  SKRULL_EXEC_RETURN_IF_ERROR(CheckMergeRows(rows, runs));
   return EnqueueOnHost(stream, [rows, runs](const Status& device) -> Status {
     if (device.ok()) {
       MergeAttentionOnHost(rows, {runs.host, static_cast<size_t>(runs.count)});

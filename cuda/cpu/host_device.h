@@ -28,6 +28,9 @@ class HostDevice : public Device {
   Status Poll() final { return failure_.Get(); }
   Status Upload(void* dst, const void* src, int64_t bytes) final;
   Status Zero(void* dst, int64_t bytes, Stream stream) final;
+  Status Copy(void* dst, const void* src, int64_t bytes, Stream stream) final;
+  Status Sum(void* dst, std::span<const void* const> addends, int64_t count,
+             DType dtype, Stream stream) final;
   Status GatherRows(std::span<const RowPair> pairs, RunList<CopyRun> runs,
                     Stream stream) final;
   Status AddRows(std::span<const RowPair> pairs, RunList<CopyRun> runs,

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "skrull/cuda/cpu/host_types.h"
 
@@ -14,8 +14,8 @@ namespace skrull::exec {
 // recv[i] := sum of sends[r][offset + i] over the ranks r, ascending, in the
 // accumulator's type and rounded once.
 template <class T>
-void SumRanks(const std::vector<const void*>& sends, int64_t offset,
-              int64_t count, void* recv) {
+void SumRanks(std::span<const void* const> sends, int64_t offset, int64_t count,
+              void* recv) {
   using Sum = AccumulatorType<T>;
   constexpr int64_t kBatch = 256;
   Sum sums[kBatch];

@@ -5,15 +5,11 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "skrull/cuda/communicator.h"
-#include "skrull/cuda/first_failure.h"
-#include "skrull/cuda/in_process/meeting.h"
-#include "skrull/planner/layout.h"
+#include "skrull/cuda/in_process/rank_meetings.h"
 
 namespace skrull::exec {
 
@@ -47,22 +43,9 @@ class InProcessPool {
 
  private:
   class BlockCommunicator;
-  class RankSet;
 
-  // Enters and compares what the ranks brought. OK: the visit goes on.
-  Status Compare(Visit* visit, int32_t first_rank, int32_t size,
-                 Contribution contribution);
-  Meeting* MeetingOf(Block block);
-  void AbortBy(int32_t rank, const Status& cause);
-  void Fail(const Status& status);
-
-  const int32_t size_;
-  const InProcessOptions options_;
-  FirstFailure failure_;
-  Meeting control_;  // of all ranks, outside streams
-  std::mutex mutex_;
-  std::map<Block, std::unique_ptr<Meeting>> meetings_;  // protected by mutex_
-  std::vector<std::unique_ptr<RankSet>> ranks_;
+  internal::RankMeetings meetings_;
+  std::vector<std::unique_ptr<internal::RankSet>> ranks_;
 };
 
 }  // namespace skrull::exec

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "skrull/cuda/device.h"
 #include "skrull/cuda/first_failure.h"
 #include "skrull/cuda/status.h"
-#include "skrull/cuda/tensor.h"
 
 namespace skrull::exec {
 
@@ -21,6 +21,8 @@ namespace skrull::exec {
 struct Contribution {
   std::string what;  // the call and its sizes: all ranks must bring the same
   const void* send = nullptr;
+  void* recv = nullptr;
+  Stream stream = {};
 };
 
 // Each rank calls Enter, looks at what the others brought, and calls Leave; all

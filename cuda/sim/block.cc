@@ -264,6 +264,13 @@ void MeetLanes(unsigned lanes, void* argument, Combine combine,
 
 int Lane() { return current_block->lane(); }
 
+void RequireAligned(const void* address, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(address) % bytes != 0) {
+    current_block->Fail("a misaligned access of " + std::to_string(bytes) +
+                        " bytes");
+  }
+}
+
 void* DynamicShared() { return current_block->shared(); }
 
 std::shared_ptr<void>& ThreadStorage() { return current_block->storage(); }

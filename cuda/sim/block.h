@@ -49,6 +49,7 @@ class Block {
   int lane() const;
   void* shared() { return shared_.data(); }
   std::shared_ptr<void>& storage();
+  [[noreturn]] void Fail(const std::string& what) const;
 
  private:
   enum class State : uint8_t { kReady, kAtBarrier, kAtMeeting, kDone };
@@ -85,7 +86,6 @@ class Block {
   void TryReleaseBarrier();
   void TryReleaseMeeting(Warp* warp, unsigned lanes);
   void UnwindAll();
-  [[noreturn]] void Fail(const std::string& what) const;
   std::string DescribeWaiting() const;
 
   const dim3 grid_;

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <functional>
 
-#include "boost/context/fiber.hpp"
+#include "boost/context/detail/fcontext.hpp"
 
 namespace skrull::exec::sim {
 
@@ -29,19 +29,27 @@ class Fiber {
   void Suspend();
 
   // Between Start and the end of the body.
-  bool is_running() const { return static_cast<bool>(fiber_); }
+  bool is_running() const { return context_ != nullptr; }
 
  private:
-  boost::context::fiber fiber_;    // while suspended: the body's
-  boost::context::fiber resumer_;  // while running: who resumed it
+  using Context = boost::context::detail::fcontext_t;
+
+  static void Enter(boost::context::detail::transfer_t from);
+
+  const std::function<void()>* body_ = nullptr;
   char* stack_ = nullptr;
   size_t stack_bytes_ = 0;
+  Context context_ = nullptr;  // where it goes on; null: nowhere
+  Context resumer_ = nullptr;  // while it runs
   // AddressSanitizer's: the stack of who resumes, and what it keeps of the
   // stacks that are left.
   const void* resumer_stack_ = nullptr;
   size_t resumer_stack_bytes_ = 0;
   void* resumer_fake_stack_ = nullptr;
   void* fake_stack_ = nullptr;
+  // ThreadSanitizer's.
+  void* tsan_fiber_ = nullptr;
+  void* tsan_resumer_ = nullptr;
 };
 
 }  // namespace skrull::exec::sim

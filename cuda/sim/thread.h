@@ -8,6 +8,7 @@
 #define SKRULL_CUDA_SIM_THREAD_H_
 
 #include <array>
+#include <cstddef>
 #include <memory>
 #include <source_location>
 
@@ -54,6 +55,10 @@ void CombineLanes(
 }
 
 int Lane();  // in the warp
+
+// Fails the launch if an access of `bytes` at `address` would be misaligned on
+// a GPU.
+void RequireAligned(const void* address, size_t bytes);
 
 // The block's dynamic shared memory, aligned to 256 bytes.
 void* DynamicShared();

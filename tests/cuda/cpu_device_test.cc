@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "skrull/cuda/cpu/half.h"
 #include "skrull/cuda/cpu/worker_pool.h"
 #include "skrull/cuda/host_queue.h"
 
@@ -117,6 +118,26 @@ TEST_CASE("CpuDevice: the first failure stays, and later work is skipped",
   CHECK(told.message() == "first");
   CHECK(byte == 1);
   device.DestroyEvent(event);
+}
+
+TEST_CASE("CpuDevice: copies and sums are ordered on their stream",
+          "[cpu_device]") {
+  CpuDevice device;
+  const TestStream a(&device);
+  // 1 + 1/256 + 1/256: in bfloat16 each addend alone rounds away.
+  BFloat16 one, step, sum;
+  a.Do([&] {
+    one = BFloat16(1.0F);
+    step = BFloat16(0x1p-8F);
+  });
+  BFloat16 other;
+  REQUIRE(device.Copy(&other, &step, sizeof(step), a.get()).ok());
+  const void* const addends[] = {&one, &step, &other};
+  REQUIRE(device.Sum(&sum, addends, 1, DType::kBFloat16, a.get()).ok());
+  REQUIRE(device.Synchronize(a.get()).ok());
+  CHECK(static_cast<float>(sum) == 1.0F + 0x1p-7F);
+  CHECK(device.Sum(&sum, {}, 1, DType::kBFloat16, a.get()).code() ==
+        StatusCode::kInvalidArgument);
 }
 
 TEST_CASE("CpuDevice: exceptions of tasks become its failure", "[cpu_device]") {

@@ -13,6 +13,7 @@
 #include "skrull/cuda/communicator.h"
 #include "skrull/cuda/cpu/cpu_device.h"
 #include "skrull/cuda/host_queue.h"
+#include "skrull/tests/cuda/forwarding_device.h"
 #include "skrull/tests/cuda/rank_pool.h"
 
 namespace skrull::exec::testing {
@@ -48,28 +49,18 @@ class Fault {
   int calls_ = 0;
 };
 
-class FaultyDevice final : public Device {
+class FaultyDevice final : public ForwardingDevice {
  public:
-  FaultyDevice(Device* device, Fault* fault) : device_(device), fault_(fault) {}
+  FaultyDevice(Device* device, Fault* fault)
+      : ForwardingDevice(device), device_(device), fault_(fault) {}
 
-  std::string_view name() const override { return device_->name(); }
-  MemoryKind memory() const override { return device_->memory(); }
   Result<Buffer> Allocate(int64_t bytes) override {
     SKRULL_EXEC_RETURN_IF_ERROR(fault_->Pass());
     return device_->Allocate(bytes);
   }
-  Result<Stream> CreateStream(StreamPriority priority) override {
-    return device_->CreateStream(priority);
-  }
-  void DestroyStream(Stream stream) noexcept override {
-    device_->DestroyStream(stream);
-  }
   Result<Event> CreateEvent() override {
     SKRULL_EXEC_RETURN_IF_ERROR(fault_->Pass());
     return device_->CreateEvent();
-  }
-  void DestroyEvent(Event event) noexcept override {
-    device_->DestroyEvent(event);
   }
   Status Record(Event event, Stream stream) override {
     bool skip = false;
@@ -81,18 +72,22 @@ class FaultyDevice final : public Device {
     const Status status = fault_->Pass(stream, &skip);
     return skip && !status.ok() ? status : device_->Wait(stream, event);
   }
-  Result<bool> Query(Event event) override { return device_->Query(event); }
-  Status HostWait(Event event) override { return device_->HostWait(event); }
-  Status Synchronize(Stream stream) override {
-    return device_->Synchronize(stream);
-  }
-  Status Poll() override { return device_->Poll(); }
   Status Upload(void* dst, const void* src, int64_t bytes) override {
     SKRULL_EXEC_RETURN_IF_ERROR(fault_->Pass());
     return device_->Upload(dst, src, bytes);
   }
   Status Zero(void* dst, int64_t bytes, Stream stream) override {
     return Try(stream, [&] { return device_->Zero(dst, bytes, stream); });
+  }
+  Status Copy(void* dst, const void* src, int64_t bytes,
+              Stream stream) override {
+    return Try(stream, [&] { return device_->Copy(dst, src, bytes, stream); });
+  }
+  Status Sum(void* dst, std::span<const void* const> addends, int64_t count,
+             DType dtype, Stream stream) override {
+    return Try(stream, [&] {
+      return device_->Sum(dst, addends, count, dtype, stream);
+    });
   }
   Status GatherRows(std::span<const RowPair> pairs, RunList<CopyRun> runs,
                     Stream stream) override {

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <thread>
 #include <utility>
 
 namespace skrull::exec::testing {
 
 class RandomOrderDevice::Queue final : public HostQueue {
  public:
+  explicit Queue(std::mutex* mutex) : mutex_(mutex) {}
+
   Status Enqueue(HostTask task) override {
+    const std::lock_guard lock(*mutex_);
     tasks.push_back({.run = std::move(task), .after = nullptr, .record = 0});
     return {};
   }
@@ -19,6 +23,9 @@ class RandomOrderDevice::Queue final : public HostQueue {
   }
 
   std::deque<Task> tasks;
+
+ private:
+  std::mutex* const mutex_;  // the device's
 };
 
 namespace {
@@ -31,19 +38,22 @@ T* HandleOf(Event event) {
 }  // namespace
 
 Result<Stream> RandomOrderDevice::CreateStream(StreamPriority) {
-  auto* queue = new Queue;
+  const std::lock_guard lock(mutex_);
+  auto* queue = new Queue(&mutex_);
   queues_.push_back(queue);
   return Stream{static_cast<HostQueue*>(queue)};
 }
 
 void RandomOrderDevice::DestroyStream(Stream stream) noexcept {
-  RunAll();
   auto* queue = static_cast<Queue*>(static_cast<HostQueue*>(stream.handle));
+  RunUntil([&] { return queue->tasks.empty(); });
+  const std::lock_guard lock(mutex_);
   std::erase(queues_, queue);
   delete queue;
 }
 
 Result<Event> RandomOrderDevice::CreateEvent() {
+  const std::lock_guard lock(mutex_);
   events_.push_back(std::make_shared<EventState>());
   return Event{events_.back().get()};
 }
@@ -52,7 +62,12 @@ void RandomOrderDevice::DestroyEvent(Event) noexcept {}
 
 Status RandomOrderDevice::Record(Event event, Stream stream) {
   auto* state = HandleOf<EventState>(event);
-  const int64_t number = ++state->issued;
+  int64_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    number = ++state->issued;
+  }
+  // Runs with mutex_ held.
   return EnqueueOnHost(stream, [state, number](const Status&) {
     state->completed = std::max(state->completed, number);
     return Status();
@@ -60,6 +75,7 @@ Status RandomOrderDevice::Record(Event event, Stream stream) {
 }
 
 Status RandomOrderDevice::Wait(Stream stream, Event event) {
+  const std::lock_guard lock(mutex_);
   const int number = (*wait_count_)++;
   if (number == dropped_wait_) return {};
   const auto found = std::ranges::find_if(
@@ -71,19 +87,36 @@ Status RandomOrderDevice::Wait(Stream stream, Event event) {
   return {};
 }
 
-Result<bool> RandomOrderDevice::Query(Event) {
+Result<bool> RandomOrderDevice::Query(Event event) {
+  const auto* state = HandleOf<EventState>(event);
+  const std::lock_guard lock(mutex_);
   RunAll();
-  return true;
+  return state->completed >= state->issued;
 }
 
-Status RandomOrderDevice::HostWait(Event) {
-  RunAll();
+Status RandomOrderDevice::HostWait(Event event) {
+  const auto* state = HandleOf<EventState>(event);
+  RunUntil([&] { return state->completed >= state->issued; });
   return Poll();
 }
 
-Status RandomOrderDevice::Synchronize(Stream) {
-  RunAll();
+Status RandomOrderDevice::Synchronize(Stream stream) {
+  auto* queue = static_cast<Queue*>(static_cast<HostQueue*>(stream.handle));
+  RunUntil([&] { return queue->tasks.empty(); });
   return Poll();
+}
+
+// What is left may wait for what another thread has yet to enqueue.
+template <class IsDone>
+void RandomOrderDevice::RunUntil(const IsDone& is_done) {
+  while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      RunAll();
+      if (is_done()) return;
+    }
+    std::this_thread::yield();
+  }
 }
 
 void RandomOrderDevice::RunAll() {

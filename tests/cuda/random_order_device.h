@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <vector>
 
@@ -14,18 +15,18 @@
 
 namespace skrull::exec::testing {
 
-// Nothing runs before the host waits or asks; then all that is enqueued runs,
-// on the caller's thread, one task at a time, each time of a stream drawn at
-// random among those whose next task may run. Not thread-safe: one rank, one
-// thread.
+// Nothing runs before the host waits or asks; then all that may run does, on
+// the caller's thread, one task at a time, each time of a stream drawn at
+// random among those whose next task may run. Thread-safe; the order follows
+// from the seed where one thread uses it.
 class RandomOrderDevice final : public HostDevice {
  public:
   // `dropped_wait`: that call of Wait, from 0, has no effect, a planted fault;
   // -1 for none.
   explicit RandomOrderDevice(uint64_t seed, int dropped_wait = -1)
       : HostDevice({.poison_buffers = true}),
-        random_(seed),
-        dropped_wait_(dropped_wait) {}
+        dropped_wait_(dropped_wait),
+        random_(seed) {}
 
   std::string_view name() const override { return "random order"; }
   Result<Stream> CreateStream(StreamPriority priority) override;
@@ -56,10 +57,16 @@ class RandomOrderDevice final : public HostDevice {
   };
   class Queue;
 
+  // Runs what may run. Called with mutex_ held.
   void RunAll();
+  // Runs what may run until `is_done`, which is called with mutex_ held.
+  template <class IsDone>
+  void RunUntil(const IsDone& is_done);
 
-  std::mt19937_64 random_;
   const int dropped_wait_;
+  std::mutex mutex_;
+  // The state below is protected by mutex_.
+  std::mt19937_64 random_;
   int own_wait_count_ = 0;
   int* wait_count_ = &own_wait_count_;
   std::vector<Queue*> queues_;
