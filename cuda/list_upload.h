@@ -1,5 +1,5 @@
-// The lists of a step, copied to the device in one piece. For the executors
-// alone.
+// The lists of a step, copied to the device in one piece. For the executors,
+// and for what measures their calls.
 #ifndef SKRULL_CUDA_LIST_UPLOAD_H_
 #define SKRULL_CUDA_LIST_UPLOAD_H_
 

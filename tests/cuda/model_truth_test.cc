@@ -1,13 +1,12 @@
 // The fit of the cost model's coefficients, against the planner's own formulas.
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "skrull/client/local_planner.h"
 #include "skrull/cuda/examples/cpu_trainer/job_text.h"
+#include "skrull/cuda/examples/cpu_trainer/step_log.h"
 #include "skrull/cuda/examples/model_truth/calibration.h"
 #include "skrull/cuda/examples/model_truth/statistics.h"
 #include "skrull/tests/support/daemon.h"
@@ -17,7 +16,7 @@ namespace {
 
 // What the planner says of one sequence under static CP.
 PlanResult PlanOf(const ModelConfig& model, int32_t cp_size,
-                  const Coefficients& cost, int64_t tokens) {
+                  const profile::Coefficients& cost, int64_t tokens) {
   const auto planner = LocalPlanner::Create(JobText(
       model, {.dp_size = 1, .cp_size = cp_size, .bucket_size_tokens = 100'000},
       cost));
@@ -29,68 +28,7 @@ PlanResult PlanOf(const ModelConfig& model, int32_t cp_size,
   return *plan;
 }
 
-double ErrorOf(const std::vector<Observation>& observations,
-               const std::array<double, kMaxUnknowns>& unknowns) {
-  double sum = 0;
-  for (const Observation& o : observations) {
-    double error = o.y;
-    for (size_t i = 0; i < kMaxUnknowns; ++i) error -= unknowns[i] * o.x[i];
-    sum += o.weight * error * o.weight * error;
-  }
-  return sum;
-}
-
 }  // namespace
-
-TEST_CASE("NonNegativeLeastSquares: finds what made the numbers",
-          "[model_truth]") {
-  std::mt19937 random(1);
-  std::uniform_real_distribution<double> uniform(0, 1);
-  std::vector<Observation> all;
-  for (int i = 0; i < 20; ++i) {
-    Observation o{.x = {1e9 * uniform(random), 1e3 * uniform(random), 1},
-                  .weight = 0.1 + uniform(random)};
-    o.y = 3e-10 * o.x[0] + 2e-5 * o.x[1] + 0.01;
-    all.push_back(o);
-  }
-  const auto found = NonNegativeLeastSquares(all);
-  CHECK(found[0] == Approx(3e-10).epsilon(1e-6));
-  CHECK(found[1] == Approx(2e-5).epsilon(1e-6));
-  CHECK(found[2] == Approx(0.01).epsilon(1e-6));
-}
-
-TEST_CASE("NonNegativeLeastSquares: no other point is better",
-          "[model_truth]") {
-  for (uint32_t seed = 1; seed <= 200; ++seed) {
-    INFO("seed " << seed);
-    std::mt19937 random(seed);
-    std::normal_distribution<double> normal;
-    std::vector<Observation> all;
-    for (int i = 0; i < 6; ++i) {
-      all.push_back({.x = {normal(random), normal(random), 1},
-                     .y = normal(random),
-                     .weight = std::abs(normal(random))});
-    }
-    const auto found = NonNegativeLeastSquares(all);
-    const double least = ErrorOf(all, found);
-    for (const double value : found) CHECK(value >= 0);
-    for (int i = 0; i < 200; ++i) {
-      auto other = found;
-      for (double& value : other) {
-        value = std::max(0.0, value + 0.3 * normal(random));
-      }
-      CHECK(ErrorOf(all, other) >= least - 1e-12);
-    }
-  }
-}
-
-TEST_CASE("NonNegativeLeastSquares: columns that cannot be told apart",
-          "[model_truth]") {
-  const std::vector<Observation> all = {{.x = {1, 2, 0}, .y = 3},
-                                        {.x = {2, 4, 0}, .y = 6}};
-  const auto found = NonNegativeLeastSquares(all);
-  CHECK(ErrorOf(all, found) < 1e-20);
-}
 
 TEST_CASE("Spearman: by hand", "[model_truth]") {
   CHECK(Spearman({1, 2, 3, 4}, {10, 20, 30, 1000}) == Approx(1));
@@ -102,7 +40,7 @@ TEST_CASE("Spearman: by hand", "[model_truth]") {
   CHECK(Spearman({7, 7, 9}, {1, 2, 3}) == Approx(std::sqrt(0.75)));
 }
 
-TEST_CASE("Fit: gives back the coefficients that the planner used",
+TEST_CASE("FitAll: gives back the coefficients that the planner used",
           "[model_truth]") {
   const ModelConfig model = {.layer_count = 3,
                              .hidden_size = 40,
@@ -111,15 +49,15 @@ TEST_CASE("Fit: gives back the coefficients that the planner used",
                              .head_dim = 8,
                              .intermediate_size = 56,
                              .vocab_size = 100};
-  const Coefficients cost = {.seconds_per_flop = 3e-10,
-                             .efficiency_half_tokens = 70,
-                             .seconds_per_micro_batch = 2e-3,
-                             .seconds_per_collective = 4e-5,
-                             .seconds_per_byte = 7e-9};
-  Coefficients free_links = cost;
+  const profile::Coefficients cost = {.seconds_per_flop = 3e-10,
+                                      .efficiency_half_tokens = 70,
+                                      .seconds_per_micro_batch = 2e-3,
+                                      .seconds_per_collective = 4e-5,
+                                      .seconds_per_byte = 7e-9};
+  profile::Coefficients free_links = cost;
   free_links.seconds_per_collective = 0;
   free_links.seconds_per_byte = 0;
-  std::vector<MeasuredMicroBatch> measured;
+  std::vector<profile::MeasuredMicroBatch> measured;
   for (const int32_t cp_size : {1, 4}) {
     for (const int64_t tokens : {4, 60, 300, 2000, 8000}) {
       const PlanResult plan = PlanOf(model, cp_size, cost, tokens);
@@ -138,7 +76,9 @@ TEST_CASE("Fit: gives back the coefficients that the planner used",
   }
   // A micro-batch without rows says nothing.
   measured.push_back({});
-  const Coefficients fitted = Fit(model, measured);
+  const auto found = FitAll(model, measured);
+  REQUIRE(found.ok());
+  const profile::Coefficients fitted = *found;
   CHECK(fitted.seconds_per_flop == Approx(3e-10).epsilon(1e-6));
   CHECK(fitted.efficiency_half_tokens == Approx(70).epsilon(1e-6));
   CHECK(fitted.seconds_per_micro_batch == Approx(2e-3).epsilon(1e-6));

@@ -6,18 +6,9 @@
 #include <string>
 
 #include "skrull/cuda/examples/cpu_trainer/model.h"
+#include "skrull/cuda/profile/cost.h"
 
 namespace skrull::examples {
-
-// The coefficients of the cost model (CostSpec), here of a CPU thread. The
-// defaults are those of no machine in particular; model_truth fits them.
-struct Coefficients {
-  double seconds_per_flop = 2e-10;
-  double efficiency_half_tokens = 0;
-  double seconds_per_micro_batch = 1e-3;
-  double seconds_per_collective = 1e-5;
-  double seconds_per_byte = 5e-10;
-};
 
 struct JobShape {
   int32_t dp_size = 2;
@@ -25,10 +16,16 @@ struct JobShape {
   int64_t bucket_size_tokens = 512;
 };
 
-// Block scope POOL; forward and backward without recomputation; float32 keys
-// and values, gathered twice and reduced once a layer.
+profile::ModelShape ShapeOf(const ModelConfig& model);
+
+// Forward and backward without recomputation; float32 keys and values, gathered
+// twice and reduced once a layer.
+profile::CostForm TrainerForm();
+
+// Block scope POOL, what CostText of skrull-profile says of a machine with
+// these coefficients, and all links equal.
 std::string JobText(const ModelConfig& model, const JobShape& shape,
-                    const Coefficients& cost);
+                    const profile::Coefficients& cost);
 
 }  // namespace skrull::examples
 

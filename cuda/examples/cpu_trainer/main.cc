@@ -17,6 +17,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@
 #include "skrull/cuda/examples/cpu_trainer/job_text.h"
 #include "skrull/cuda/examples/cpu_trainer/rank_threads.h"
 #include "skrull/cuda/examples/cpu_trainer/rank_trainer.h"
+#include "skrull/cuda/examples/cpu_trainer/step_log.h"
 #include "skrull/cuda/examples/cpu_trainer/step_time.h"
 #include "skrull/cuda/host/host_pool.h"
 
@@ -49,6 +51,7 @@ struct Settings {
   int32_t rank = -1;
   std::string run;  // what the processes of one run have in common
   std::string host = "127.0.0.1";
+  std::string log_file;
   TrainerOptions trainer;
   JobShape shape = {.dp_size = 2, .cp_size = 2, .bucket_size_tokens = 1024};
 
@@ -178,8 +181,25 @@ class Training {
     }
     // Another rank may still be in its last step.
     SKRULL_EXEC_RETURN_IF_ERROR(links.agreement->Agree("done"));
-    if (settings_.rank < 0 && rank == 0) AddParallelSeconds(outcome);
+    if (settings_.rank < 0 && rank == 0) {
+      AddParallelSeconds(outcome);
+      SKRULL_EXEC_RETURN_IF_ERROR(WriteLog());
+    }
     return links.agreement->Agree("done");
+  }
+
+  exec::Status WriteLog() const {
+    if (settings_.log_file.empty()) return {};
+    std::ofstream log(settings_.log_file, std::ios::app);
+    for (size_t r = 0; r < plans_.size(); ++r) {
+      for (size_t step = 0; step < plans_[r].size(); ++step) {
+        WriteStep(plans_[r][step], seconds_[r][step], &log);
+      }
+    }
+    log.close();
+    if (log) return {};
+    return {exec::StatusCode::kInternal,
+            settings_.log_file + " cannot be written"};
   }
 
   void AddParallelSeconds(Outcome* outcome) const {
@@ -329,11 +349,17 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_flag("--ring", settings.ring, "Exchange K, V around a ring");
-  app.add_flag("--processes", settings.processes,
-               "Ranks are processes of this machine, not threads");
+  CLI::Option* const processes =
+      app.add_flag("--processes", settings.processes,
+                   "Ranks are processes of this machine, not threads");
+  app.add_option("--log", settings.log_file,
+                 "Append what micro-batches took, for skrull-profile "
+                 "--from-log")
+      ->excludes(processes);
   app.add_option("--rank", settings.rank,
                  "Be this rank alone, and meet the others of the same --run")
-      ->check(CLI::Range(0, 64 * 64 - 1));
+      ->check(CLI::Range(0, 64 * 64 - 1))
+      ->excludes("--log");
   app.add_option("--run", settings.run, "Name of a run of several processes");
   app.add_option("--host", settings.host,
                  "With --rank: this machine, as the others reach it")

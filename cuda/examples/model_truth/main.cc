@@ -25,6 +25,7 @@
 #include "skrull/cuda/examples/cpu_trainer/job_text.h"
 #include "skrull/cuda/examples/cpu_trainer/rank_threads.h"
 #include "skrull/cuda/examples/cpu_trainer/rank_trainer.h"
+#include "skrull/cuda/examples/cpu_trainer/step_log.h"
 #include "skrull/cuda/examples/cpu_trainer/step_time.h"
 #include "skrull/cuda/examples/model_truth/calibration.h"
 #include "skrull/cuda/examples/model_truth/statistics.h"
@@ -58,7 +59,7 @@ struct Measured {
 };
 
 absl::StatusOr<PlanResult> PlanOf(const Settings& settings,
-                                  const Coefficients& cost,
+                                  const profile::Coefficients& cost,
                                   const std::string& policy,
                                   const Lengths& lengths) {
   const auto planner = LocalPlanner::Create(
@@ -111,9 +112,9 @@ absl::StatusOr<Measured> Measure(const Settings& settings,
   return measured;
 }
 
-absl::StatusOr<Coefficients> Calibrate(const Settings& settings,
-                                       const std::vector<Lengths>& batches) {
-  std::vector<MeasuredMicroBatch> all;
+absl::StatusOr<profile::Coefficients> Calibrate(
+    const Settings& settings, const std::vector<Lengths>& batches) {
+  std::vector<profile::MeasuredMicroBatch> all;
   for (const Lengths& lengths : batches) {
     for (const char* policy : kPolicies) {
       const auto plan = PlanOf(settings, {}, policy, lengths);
@@ -128,7 +129,9 @@ absl::StatusOr<Coefficients> Calibrate(const Settings& settings,
       }
     }
   }
-  return Fit(settings.trainer.model, all);
+  const auto fitted = FitAll(settings.trainer.model, all);
+  if (!fitted.ok()) return absl::InternalError(fitted.status().ToString());
+  return *fitted;
 }
 
 // Predicted and measured seconds of steps, one policy's or all.
@@ -155,7 +158,8 @@ struct Truth {
   }
 };
 
-absl::Status Evaluate(const Settings& settings, const Coefficients& cost,
+absl::Status Evaluate(const Settings& settings,
+                      const profile::Coefficients& cost,
                       const std::vector<Lengths>& batches) {
   std::vector<Truth> by_policy(std::size(kPolicies));
   Truth all;
