@@ -122,16 +122,13 @@ class Run {
   }
 
   void VirtualRanks() {
-    if (device_->memory() != exec::MemoryKind::kHost) {
-      return Add("none", {}, "there is no pool of ranks in this memory");
-    }
     const DType dtype = sizes_.dtypes[0];
     const exec::AttentionProblem problem = ProblemOf(sizes_.heads[0], dtype);
     for (const int32_t ranks : {2, 4, 8}) {
       const std::string name =
           std::to_string(ranks) + " ranks, " + NameOf(sizes_.heads[0], dtype);
       const auto pool = profile::CreateRankPool(
-          {.name = "in_process", .ranks = ranks, .device = device_});
+          {.name = "device", .ranks = ranks, .device = device_});
       if (!pool.ok()) {
         Fail(name, pool.status().ToString());
         continue;

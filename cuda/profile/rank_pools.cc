@@ -13,6 +13,7 @@
 #include "skrull/cuda/gathered_agreement.h"
 #include "skrull/cuda/gathered_rendezvous.h"
 #include "skrull/cuda/host/host_pool.h"
+#include "skrull/cuda/in_process/device_pool.h"
 #include "skrull/cuda/in_process/in_process_pool.h"
 #include "skrull/cuda/nccl/nccl_library.h"
 #include "skrull/cuda/nccl/nccl_pool.h"
@@ -39,10 +40,14 @@ Status OnThreads(int32_t ranks, const std::function<Status(int32_t)>& make) {
   return CauseOf(statuses);
 }
 
-class InProcessRanks final : public RankPool {
+// Ranks in one pool of this process, InProcessPool or DevicePool.
+template <class Pool>
+class SharedRanks final : public RankPool {
  public:
-  InProcessRanks(int32_t ranks, exec::Device* device)
-      : size_(ranks), device_(device), pool_(ranks) {}
+  // `arguments` are those of Pool's constructor behind the number of ranks.
+  template <class... Arguments>
+  SharedRanks(int32_t ranks, exec::Device* device, Arguments... arguments)
+      : size_(ranks), device_(device), pool_(ranks, arguments...) {}
 
   int32_t size() const override { return size_; }
   exec::CommunicatorSet* communicators(int32_t rank) override {
@@ -56,7 +61,7 @@ class InProcessRanks final : public RankPool {
  private:
   const int32_t size_;
   exec::Device* const device_;
-  exec::InProcessPool pool_;
+  Pool pool_;
 };
 
 class HostRanks final : public RankPool {
@@ -184,12 +189,14 @@ Result<std::unique_ptr<RankPool>> CreateRankPool(
                                  " ranks exchange nothing");
   }
   const bool on_host = options.name == "in_process" || options.name == "host";
-  if (!on_host && options.name != "nccl") {
+  const bool on_gpus = options.name == "nccl";
+  const bool has_host = options.device->memory() == exec::MemoryKind::kHost;
+  if (!on_host && !on_gpus && options.name != "device") {
     return Status(exec::StatusCode::kNotFound,
                   "no communicator " + options.name +
-                      "; there are in_process, host and nccl");
+                      "; there are in_process, host, device and nccl");
   }
-  if (on_host != (options.device->memory() == exec::MemoryKind::kHost)) {
+  if ((on_host && !has_host) || (on_gpus && has_host)) {
     return exec::InvalidArgument("communicator " + options.name +
                                  " does not work in memory of device " +
                                  std::string(options.device->name()));
@@ -197,7 +204,13 @@ Result<std::unique_ptr<RankPool>> CreateRankPool(
   try {
     if (options.name == "in_process") {
       return std::unique_ptr<RankPool>(
-          std::make_unique<InProcessRanks>(options.ranks, options.device));
+          std::make_unique<SharedRanks<exec::InProcessPool>>(options.ranks,
+                                                             options.device));
+    }
+    if (options.name == "device") {
+      return std::unique_ptr<RankPool>(
+          std::make_unique<SharedRanks<exec::DevicePool>>(
+              options.ranks, options.device, options.device));
     }
     return on_host ? CreateHostRanks(options) : CreateGpuRanks(options);
   } catch (const std::system_error& e) {

@@ -31,7 +31,8 @@ class RankPool {
 struct RankPoolOptions {
   // "in_process": ranks that copy from each other's memory; "host": ranks that
   // are connected by TCP over the loopback; both on host memory, and on streams
-  // of `device`. "nccl": a GPU each, those with ordinals below `ranks`.
+  // of `device`. "device": virtual ranks, all on `device`, whatever its memory.
+  // "nccl": a GPU each, those with ordinals below `ranks`.
   std::string name = {};
   int32_t ranks = 0;
   exec::Device* device = nullptr;  // outlives the pool

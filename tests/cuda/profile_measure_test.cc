@@ -183,10 +183,10 @@ TEST_CASE("MeasureCompute: sums layers and passes", "[profile]") {
             .code() == StatusCode::kInvalidArgument);
 }
 
-TEST_CASE("MeasureLinks: every size on every block, on both kinds of pool",
+TEST_CASE("MeasureLinks: every size on every block, on every kind of pool",
           "[profile]") {
   exec::CpuDevice device;
-  for (const char* name : {"in_process", "host"}) {
+  for (const char* name : {"in_process", "host", "device"}) {
     INFO(name);
     const auto pool =
         CreateRankPool({.name = name, .ranks = 3, .device = &device});
