@@ -17,7 +17,8 @@ ENTRY = re.compile(r"Compiling entry function '(\S+)' for '(\w+)'")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
                    r"(\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
-NAME = re.compile(r"flash\d+(\w+?Kernel)I.*?(Bf16|Fp16)ELi(\d+)E")
+NAME = re.compile(r"\d+([A-Z]\w*?Kernel)[IE]")
+OF_ATTENTION = re.compile(r"(Bf16|Fp16)ELi(\d+)E")
 
 THREADS = 128
 REGISTERS_OF_MULTIPROCESSOR = 65536
@@ -75,7 +76,9 @@ def main():
             rows += read(file.read())
     for symbol, architecture, _, _, registers in sorted(rows):
         found = NAME.search(symbol)
-        name = " ".join(found.groups()) if found else symbol
+        name = found.group(1) if found else symbol
+        if details := OF_ATTENTION.search(symbol):
+            name += " " + " ".join(details.groups())
         print(f"{name:32} {architecture:8} {registers:4} registers")
     problems = list(check(rows, arguments.kernels, blocks))
     for problem in problems:

@@ -39,6 +39,13 @@ class CheckPtxasTest(unittest.TestCase):
         self.assertEqual(
             problems(report(registers=168), blocks={"ForwardKernel": 3}), [])
 
+    def test_knows_kernels_that_are_no_templates(self):
+        symbol = "_ZN6skrull4exec8internal14FoldRowsKernelENS1_7RowJobsE"
+        text = report(registers=64).replace(SYMBOL, symbol)
+        self.assertEqual(problems(text, blocks={"FoldRowsKernel": 8}), [])
+        self.assertIn("let 8 blocks fit",
+                      problems(text, blocks={"FoldRowsKernel": 9})[0])
+
     def test_finds_kernels_that_are_missing(self):
         self.assertEqual(problems(""), ["no kernel in any report"])
         self.assertEqual(problems(report(), kernels=2),

@@ -1,7 +1,5 @@
 // The CUDA row kernels under cuda/sim against those of the host: the same bits,
 // whatever the types, strides, alignment and order of threads.
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -292,67 +290,6 @@ TEST_CASE("Row kernels of CUDA: a tensor that begins anywhere", "[kernels]") {
       const char* source = static_cast<char*>(pair.src.data);
       CHECK(std::equal(source, source + bytes, to.data() + shift + 16 * size));
     }
-  }
-}
-
-namespace {
-
-// Memory that costs nothing before it is touched.
-class SparseMemory {
- public:
-  explicit SparseMemory(size_t bytes)
-      : bytes_(bytes),
-        data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
-    REQUIRE(data_ != MAP_FAILED);
-  }
-  ~SparseMemory() { munmap(data_, bytes_); }
-  SparseMemory(const SparseMemory&) = delete;
-  SparseMemory& operator=(const SparseMemory&) = delete;
-  void* data() const { return data_; }
-
- private:
-  const size_t bytes_;
-  void* const data_;
-};
-
-}  // namespace
-
-TEST_CASE("Row kernels of CUDA: offsets have 64 bits", "[kernels]") {
-  // One row more than 2^31 elements.
-  constexpr int32_t kRows = 262144 + 1, kHeads = 64, kDim = 128;
-  constexpr int64_t kElements = int64_t{kRows} * kHeads * kDim;
-  const internal::RowSide side{.row_stride = int64_t{kHeads} * kDim,
-                               .head_stride = kDim};
-  CHECK(internal::OffsetOf(side, kRows - 1, kHeads - 1) == kElements - kDim);
-  const internal::RowSide head_major{.row_stride = kDim,
-                                     .head_stride = int64_t{kRows} * kDim};
-  CHECK(internal::OffsetOf(head_major, kRows - 1, kHeads - 1) ==
-        kElements - kDim);
-
-  // Rows at both ends of 4 GiB, dense and head-major.
-  const SparseMemory memory(size_t{kElements} * 2);
-  std::array<uint16_t, 2 * kHeads * kDim> rows{}, back{};
-  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<uint16_t>(i);
-  Tensor large =
-      DenseTensor(memory.data(), DType::kBFloat16, kRows, kHeads, kDim);
-  for (const bool is_head_major : {false, true}) {
-    if (is_head_major) {
-      large.row_stride = kDim;
-      large.head_stride = int64_t{kRows} * kDim;
-    }
-    const auto small = [&](auto& from) {
-      return DenseTensor(from.data(), DType::kBFloat16, 2, kHeads, kDim);
-    };
-    const std::vector<CopyRun> out = {{0, kRows - 1, 1, 1}, {1, 0, 0, 1}};
-    const std::vector<CopyRun> in = {{0, 1, kRows - 1, 1}, {1, 0, 0, 1}};
-    const RowPair write{large, small(rows)};
-    const RowPair read{small(back), large};
-    back.fill(0);
-    RequireOk(internal::LaunchGatherRows({&write, 1}, ListOf(out), kNow));
-    RequireOk(internal::LaunchGatherRows({&read, 1}, ListOf(in), kNow));
-    CHECK(back == rows);
-    CHECK(static_cast<uint16_t*>(memory.data())[kElements - 1] == rows.back());
   }
 }
 
