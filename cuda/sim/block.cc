@@ -61,7 +61,7 @@ Block::Block(dim3 grid, dim3 size, int64_t shared_bytes,
       if (unwinding_) return;  // before it has begun
       try {
         (*kernel)();
-      } catch (const Unwinding&) {
+      } catch (const Unwinding&) {  // NOLINT(bugprone-empty-catch)
       } catch (...) {
         if (failure_ == nullptr) failure_ = std::current_exception();
       }

@@ -15,12 +15,14 @@
 #include "skrull/cuda/sim/thread.h"
 #include "skrull/cuda/sim/vector_types.h"
 
+// NOLINTBEGIN(bugprone-reserved-identifier): CUDA's names
 #define __global__
 #define __device__
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
+// NOLINTEND(bugprone-reserved-identifier)
 
 // Set before a thread goes on; kernels only read them.
 inline constinit thread_local uint3 threadIdx{};
@@ -60,6 +62,7 @@ T Shuffle(unsigned lanes, T value, int source,
 
 }  // namespace skrull::exec::sim
 
+// NOLINTBEGIN(bugprone-reserved-identifier): CUDA's names
 inline void __syncthreads(
     const std::source_location& where = std::source_location::current()) {
   skrull::exec::sim::SyncBlock(where);
@@ -120,5 +123,7 @@ inline unsigned __ballot_sync(
       where);
   return vote.result;
 }
+
+// NOLINTEND(bugprone-reserved-identifier)
 
 #endif  // SKRULL_CUDA_SIM_CUDA_BUILTINS_H_

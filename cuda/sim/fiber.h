@@ -48,8 +48,8 @@ class Fiber {
   void* resumer_fake_stack_ = nullptr;
   void* fake_stack_ = nullptr;
   // ThreadSanitizer's.
-  void* tsan_fiber_ = nullptr;
-  void* tsan_resumer_ = nullptr;
+  [[maybe_unused]] void* tsan_fiber_ = nullptr;
+  [[maybe_unused]] void* tsan_resumer_ = nullptr;
 };
 
 }  // namespace skrull::exec::sim

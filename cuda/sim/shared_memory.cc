@@ -13,7 +13,7 @@ namespace skrull::exec::sim {
 namespace {
 
 // As far as a whole tile of 64 rows of 64 floats may be missed.
-constexpr size_t kGuardBytes = 64 * 64 * sizeof(float);
+constexpr size_t kGuardBytes = size_t{64} * 64 * sizeof(float);
 constexpr unsigned char kGuardByte = 0xA5;
 
 Buffer AllocateOrThrow(int64_t bytes) {

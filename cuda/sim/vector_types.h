@@ -8,6 +8,7 @@ struct uint3 {
 };
 
 struct dim3 {
+  // NOLINTNEXTLINE(google-explicit-constructor): as CUDA's
   constexpr dim3(unsigned x_size = 1, unsigned y_size = 1, unsigned z_size = 1)
       : x(x_size), y(y_size), z(z_size) {}
   unsigned x, y, z;
