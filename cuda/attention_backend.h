@@ -58,7 +58,9 @@ struct Workspace {
 
 // Thread-safe: several ranks of a process may share a backend. Functions that
 // take a stream are asynchronous on it; what they read is not changed before
-// the work is done. On a host device they enqueue on the stream's HostQueue.
+// the work is done. On a host device they enqueue on the stream's HostQueue; on
+// CUDA's memory the caller has made the stream's device the thread's current
+// one, as for Prepare (Device::AsCurrent).
 class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;

@@ -67,9 +67,10 @@ typedef struct skrull_attention_call {
 
 /* Functions return a status code, 0 for success, and may write a text of up to
  * message_bytes with its end mark. They must not throw. On CUDA, forward and
- * backward enqueue on the stream and return; on the host they run when the
- * stream gets there and return when they are done, at the same time for several
- * ranks that share the table. */
+ * backward enqueue on the stream and return, and the executor's device is the
+ * calling thread's current one in all but supports; on the host forward and
+ * backward run when the stream gets there and return when they are done, at the
+ * same time for several ranks that share the table. */
 typedef struct skrull_attention_table {
   int64_t struct_bytes;
   void* context;     /* passed to every function; outlives the backend */

@@ -32,7 +32,7 @@ Result<std::unique_ptr<AttentionBackend>> CreateAttentionBackend(
 //
 // Grows with every change of attention_backend.h and what it includes: a
 // library is only opened by the version that it was built with.
-inline constexpr int32_t kBackendInterfaceVersion = 1;
+inline constexpr int32_t kBackendInterfaceVersion = 2;
 
 using BackendResult = Result<std::unique_ptr<AttentionBackend>>;
 

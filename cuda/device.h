@@ -94,6 +94,11 @@ class Device {
   virtual std::string_view name() const = 0;
   virtual MemoryKind memory() const = 0;
 
+  // Returns what `call` returns, which the calling thread makes with this
+  // device as its current one: libraries of CUDA work on that, whatever stream
+  // they are given.
+  virtual Status AsCurrent(const std::function<Status()>& call) = 0;
+
   // `bytes` >= 0, aligned to 256 bytes; the contents are undefined. The device
   // must outlive the buffer. Errors: OUT_OF_MEMORY.
   virtual Result<Buffer> Allocate(int64_t bytes) = 0;

@@ -35,7 +35,7 @@ Result<std::unique_ptr<Device>> CreateDevice(const std::string& name,
 //
 // Grows with every change of DeviceOptions, and of device.h and what it
 // includes: a library is only opened by the version that it was built with.
-inline constexpr int32_t kDeviceInterfaceVersion = 2;
+inline constexpr int32_t kDeviceInterfaceVersion = 3;
 
 using DeviceResult = Result<std::unique_ptr<Device>>;
 

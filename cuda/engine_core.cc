@@ -122,13 +122,18 @@ Status EngineCore::ReserveScratch(int64_t bytes) {
 Status EngineCore::ReserveAttention(const Segments& segments) {
   if (segments.bounds.count == 0) return {};
   for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-    const Result<int64_t> bytes =
-        backend()->Prepare(problem(), segments.bounds, pass);
-    SKRULL_EXEC_RETURN_IF_ERROR(bytes.status());
-    if (workspace_.bytes() >= *bytes) continue;
+    int64_t bytes = 0;
+    const Status prepared = device()->AsCurrent([&] {
+      const Result<int64_t> needed =
+          backend()->Prepare(problem(), segments.bounds, pass);
+      if (needed.ok()) bytes = *needed;
+      return needed.status();
+    });
+    SKRULL_EXEC_RETURN_IF_ERROR(prepared);
+    if (workspace_.bytes() >= bytes) continue;
     SKRULL_EXEC_RETURN_IF_ERROR(Quiesce());
     workspace_ = Buffer();
-    Result<Buffer> memory = device()->Allocate(Capacity(*bytes));
+    Result<Buffer> memory = device()->Allocate(Capacity(bytes));
     SKRULL_EXEC_RETURN_IF_ERROR(memory.status());
     workspace_ = *std::move(memory);
   }
@@ -138,31 +143,33 @@ Status EngineCore::ReserveAttention(const Segments& segments) {
 Status EngineCore::AttendForward(const Segments& segments,
                                  const ForwardTensors& t, Stream stream) {
   if (segments.bounds.count == 0) return {};
-  return backend()->Forward({.problem = problem(),
-                             .segments = segments,
-                             .q = t.q,
-                             .k = t.k,
-                             .v = t.v,
-                             .o = t.o,
-                             .lse = t.lse},
-                            View(workspace_), stream);
+  const AttentionForward call = {.problem = problem(),
+                                 .segments = segments,
+                                 .q = t.q,
+                                 .k = t.k,
+                                 .v = t.v,
+                                 .o = t.o,
+                                 .lse = t.lse};
+  return device()->AsCurrent(
+      [&] { return backend()->Forward(call, View(workspace_), stream); });
 }
 
 Status EngineCore::AttendBackward(const Segments& segments,
                                   const BackwardTensors& t, Stream stream) {
   if (segments.bounds.count == 0) return {};
-  return backend()->Backward({.problem = problem(),
-                              .segments = segments,
-                              .q = t.q,
-                              .k = t.k,
-                              .v = t.v,
-                              .o = t.o,
-                              .d_o = t.d_o,
-                              .lse = t.lse,
-                              .dq = t.dq,
-                              .dk = t.dk,
-                              .dv = t.dv},
-                             View(workspace_), stream);
+  const AttentionBackward call = {.problem = problem(),
+                                  .segments = segments,
+                                  .q = t.q,
+                                  .k = t.k,
+                                  .v = t.v,
+                                  .o = t.o,
+                                  .d_o = t.d_o,
+                                  .lse = t.lse,
+                                  .dq = t.dq,
+                                  .dk = t.dk,
+                                  .dv = t.dv};
+  return device()->AsCurrent(
+      [&] { return backend()->Backward(call, View(workspace_), stream); });
 }
 
 }  // namespace skrull::exec::internal

@@ -24,6 +24,7 @@ class HostDevice : public Device {
   explicit HostDevice(const HostDeviceOptions& options) : options_(options) {}
 
   MemoryKind memory() const final { return MemoryKind::kHost; }
+  Status AsCurrent(const std::function<Status()>& call) final { return call(); }
   Result<Buffer> Allocate(int64_t bytes) final;
   Status Poll() final { return failure_.Get(); }
   Status Upload(void* dst, const void* src, int64_t bytes) final;

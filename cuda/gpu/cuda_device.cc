@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,6 +48,7 @@ class CudaDevice final : public Device {
 
   std::string_view name() const override { return "cuda"; }
   MemoryKind memory() const override { return MemoryKind::kCuda; }
+  Status AsCurrent(const std::function<Status()>& call) override;
   Result<Buffer> Allocate(int64_t bytes) override;
   Result<Stream> CreateStream(StreamPriority priority) override;
   void DestroyStream(Stream stream) noexcept override;
@@ -76,20 +78,7 @@ class CudaDevice final : public Device {
  private:
   template <class Function>
   Status Call(const char* name, const Function& function) {
-    const CurrentGpu gpu(ordinal_);
-    if (gpu.error() != cudaSuccess) {
-      return CudaStatus(gpu.error(), "cudaSetDevice", ordinal_);
-    }
-    return CudaStatus(function(), name, ordinal_);
-  }
-  // Calls a launch, which is a Status.
-  template <class Function>
-  Status Launch(const Function& function) {
-    const CurrentGpu gpu(ordinal_);
-    if (gpu.error() != cudaSuccess) {
-      return CudaStatus(gpu.error(), "cudaSetDevice", ordinal_);
-    }
-    return function();
+    return AsCurrent([&] { return CudaStatus(function(), name, ordinal_); });
   }
   Status FillAndWait(void* data, int value, int64_t bytes);
 
@@ -118,6 +107,14 @@ Status CudaDevice::Open() {
   uint64_t kept = kKeptBytes;
   return SKRULL_CUDA_CALL(cudaMemPoolSetAttribute, pool_,
                           cudaMemPoolAttrReleaseThreshold, &kept);
+}
+
+Status CudaDevice::AsCurrent(const std::function<Status()>& call) {
+  const CurrentGpu gpu(ordinal_);
+  if (gpu.error() != cudaSuccess) {
+    return CudaStatus(gpu.error(), "cudaSetDevice", ordinal_);
+  }
+  return call();
 }
 
 Result<Buffer> CudaDevice::Allocate(int64_t bytes) {
@@ -236,29 +233,31 @@ Status CudaDevice::Copy(void* dst, const void* src, int64_t bytes,
 
 Status CudaDevice::Sum(void* dst, std::span<const void* const> addends,
                        int64_t count, DType dtype, Stream stream) {
-  return Launch(
+  return AsCurrent(
       [&] { return internal::LaunchSum(dst, addends, count, dtype, stream); });
 }
 
 Status CudaDevice::GatherRows(std::span<const RowPair> pairs,
                               RunList<CopyRun> runs, Stream stream) {
-  return Launch(
+  return AsCurrent(
       [&] { return internal::LaunchGatherRows(pairs, runs, stream); });
 }
 
 Status CudaDevice::AddRows(std::span<const RowPair> pairs,
                            RunList<CopyRun> runs, Stream stream) {
-  return Launch([&] { return internal::LaunchAddRows(pairs, runs, stream); });
+  return AsCurrent(
+      [&] { return internal::LaunchAddRows(pairs, runs, stream); });
 }
 
 Status CudaDevice::FoldRows(std::span<const RowPair> pairs,
                             RunList<FoldRun> runs, Stream stream) {
-  return Launch([&] { return internal::LaunchFoldRows(pairs, runs, stream); });
+  return AsCurrent(
+      [&] { return internal::LaunchFoldRows(pairs, runs, stream); });
 }
 
 Status CudaDevice::MergeAttention(const MergeRows& rows, RunList<CopyRun> runs,
                                   Stream stream) {
-  return Launch(
+  return AsCurrent(
       [&] { return internal::LaunchMergeAttention(rows, runs, stream); });
 }
 

@@ -4,6 +4,7 @@
 #define SKRULL_TESTS_CUDA_FORWARDING_DEVICE_H_
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -18,6 +19,9 @@ class ForwardingDevice : public Device {
 
   std::string_view name() const override { return device_->name(); }
   MemoryKind memory() const override { return device_->memory(); }
+  Status AsCurrent(const std::function<Status()>& call) override {
+    return device_->AsCurrent(call);
+  }
   Result<Buffer> Allocate(int64_t bytes) override {
     return device_->Allocate(bytes);
   }
