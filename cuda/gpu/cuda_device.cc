@@ -37,6 +37,14 @@ cudaStream_t Of(Stream stream) {
 }
 cudaEvent_t Of(Event event) { return static_cast<cudaEvent_t>(event.handle); }
 
+// What a query returned, where work under way is no error; nor is it one that
+// the next who asks for the last error is to be told.
+cudaError_t WithoutNotReady(cudaError_t error) {
+  if (error != cudaErrorNotReady) return error;
+  (void)cudaGetLastError();
+  return cudaSuccess;
+}
+
 class CudaDevice final : public Device {
  public:
   CudaDevice(int32_t ordinal, bool poison_buffers)
@@ -185,11 +193,15 @@ Status CudaDevice::Wait(Stream stream, Event event) {
 
 Result<bool> CudaDevice::Query(Event event) {
   bool is_complete = false;
-  SKRULL_EXEC_RETURN_IF_ERROR(Call("cudaEventQuery", [&] {
+  const Status asked = Call("cudaEventQuery", [&] {
     const cudaError_t error = cudaEventQuery(Of(event));
     is_complete = error == cudaSuccess;
-    return error == cudaErrorNotReady ? cudaSuccess : error;
-  }));
+    return WithoutNotReady(error);
+  });
+  // After a failure of the context nothing runs any more: all work counts as
+  // skipped, and Poll() tells. Who waits for an event must not wait on.
+  if (!asked.ok() && !Poll().ok()) return true;
+  SKRULL_EXEC_RETURN_IF_ERROR(asked);
   return is_complete;
 }
 
@@ -204,10 +216,8 @@ Status CudaDevice::Synchronize(Stream stream) {
 // After a failure of the context every call returns it; this one changes
 // nothing.
 Status CudaDevice::Poll() {
-  return Call("cudaStreamQuery", [&] {
-    const cudaError_t error = cudaStreamQuery(own_);
-    return error == cudaErrorNotReady ? cudaSuccess : error;
-  });
+  return Call("cudaStreamQuery",
+              [&] { return WithoutNotReady(cudaStreamQuery(own_)); });
 }
 
 Status CudaDevice::Upload(void* dst, const void* src, int64_t bytes) {
