@@ -9,7 +9,8 @@ namespace skrull::exec {
 // A Stream is a cudaStream_t, an Event a cudaEvent_t; the caller may bring
 // streams of its own, of the same GPU. Memory comes from a pool of this device
 // alone. Every call selects the GPU for its own length: the calling thread's
-// current device stays as it is.
+// current device stays as it is, or, where the process has not used that one
+// yet, becomes this.
 //
 // A failure of CUDA's context (a kernel that accesses what it must not, an ECC
 // error) is sticky: all later calls return it, also those of others in the
