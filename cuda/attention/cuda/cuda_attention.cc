@@ -26,6 +26,7 @@ Status CudaAttention::Supports(const AttentionProblem& problem, Pass) const {
 Result<int64_t> CudaAttention::Prepare(const AttentionProblem& problem,
                                        const SegmentBounds& bounds, Pass pass) {
   SKRULL_EXEC_RETURN_IF_ERROR(Supports(problem, pass));
+  SKRULL_EXEC_RETURN_IF_ERROR(flash::CheckFlashBounds(problem, bounds));
   return pass == Pass::kForward ? 0 : StatisticsBytes(problem, bounds);
 }
 

@@ -12,9 +12,15 @@ namespace skrull::exec::flash {
 // REQUIRES: CheckProblem(problem).
 Status CheckFlashProblem(const AttentionProblem& problem);
 
+// UNSUPPORTED for more rows than the kernels count, 2^31 - 256, and for more
+// query rows times heads than 8 to each block of a grid, 2^34 - 8.
+// REQUIRES: CheckFlashProblem(problem).
+Status CheckFlashBounds(const AttentionProblem& problem,
+                        const SegmentBounds& bounds);
+
 // INVALID_ARGUMENT naming the tensor of 16-bit values whose rows are not all
-// aligned to 16 bytes, or the array of segments that is not on the device;
-// UNSUPPORTED for more rows than the kernels count, 2^31 - 256.
+// aligned to 16 bytes, the LSE that is not aligned to 4, or the array of
+// segments that is not on the device; what CheckFlashBounds returns.
 // REQUIRES: CheckFlashProblem(call.problem), and CheckForward(call) or
 // CheckBackward(call).
 Status CheckFlashForward(const AttentionForward& call);

@@ -82,6 +82,11 @@ TEST_CASE("flash refusals: rows that are not aligned", "[flash][refusal]") {
                StatusCode::kInvalidArgument, "q is not aligned");
   CheckRefusal(forward([&](auto* f) { shift(&f->o); }),
                StatusCode::kInvalidArgument, "o is not aligned");
+  // Floats: 2 bytes away from where one may be.
+  CheckRefusal(forward([&](auto* f) { shift(&f->lse); }),
+               StatusCode::kInvalidArgument, "lse is not aligned to 4 bytes");
+  CheckRefusal(backward([&](auto* b) { shift(&b->lse); }),
+               StatusCode::kInvalidArgument, "lse is not aligned to 4 bytes");
   CheckRefusal(forward([&](auto* f) { widen(&f->k); }),
                StatusCode::kInvalidArgument, "k has a row_stride of 156");
   CheckRefusal(forward([&](auto* f) { spread(&f->v); }),
@@ -131,6 +136,22 @@ TEST_CASE("flash refusals: segments, workspace and grid", "[flash][refusal]") {
   }
   CheckRefusal(backend.Forward(huge, {}, {}), StatusCode::kUnsupported,
                "2147483547 rows of queries");
+  // A step is refused when it is prepared, not in the middle.
+  SegmentBounds many_keys = call->segments.bounds;
+  many_keys.total_kv = rows;
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    CheckRefusal(backend.Prepare(kGood, many_keys, pass).status(),
+                 StatusCode::kUnsupported, "2147483547 rows of keys");
+  }
+  SegmentBounds many_queries = call->segments.bounds;
+  many_queries.total_q = int64_t{1} << 30;
+  AttentionProblem problem = kGood;
+  problem.q_heads = problem.kv_heads = 15;
+  CHECK(*backend.Prepare(problem, many_queries, Pass::kBackward) ==
+        (int64_t{15} << 33));
+  problem.q_heads = problem.kv_heads = 16;
+  CheckRefusal(backend.Prepare(problem, many_queries, Pass::kBackward).status(),
+               StatusCode::kUnsupported, "1073741824 rows of 16 query heads");
 }
 
 }  // namespace skrull::exec::testing
