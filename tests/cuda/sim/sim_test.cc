@@ -176,8 +176,8 @@ TEST_CASE("Sim: what CUDA would refuse is refused", "[sim]") {
   refused(SKRULL_LAUNCH(MeetElsewhere, 1, 1025, 0, kNow),
           "a block of 1025 x 1 x 1 threads");
   refused(SKRULL_LAUNCH(MeetElsewhere, 1, dim3(1, 1, 65), 0, kNow), "a block");
-  refused(SKRULL_LAUNCH(MeetElsewhere, 1, 32, (163 << 10) + 1, kNow),
-          "166913 bytes of shared memory");
+  refused(SKRULL_LAUNCH(MeetElsewhere, 1, 32, (99 << 10) + 1, kNow),
+          "101377 bytes of shared memory");
 }
 
 TEST_CASE("Sim: a launch is ordered on its stream", "[sim]") {
