@@ -26,7 +26,7 @@ Status LaunchAddRows(std::span<const RowPair> pairs, RunList<CopyRun> runs,
                      Stream stream);
 Status LaunchFoldRows(std::span<const RowPair> pairs, RunList<FoldRun> runs,
                       Stream stream);
-// Refuses rows * heads of 2^33 and more, for which there are not enough blocks.
+// Refuses more rows * heads than a grid has warps, 2^33 - 4.
 Status LaunchMergeAttention(const MergeRows& rows, RunList<CopyRun> runs,
                             Stream stream);
 

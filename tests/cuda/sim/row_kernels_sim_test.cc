@@ -342,6 +342,14 @@ TEST_CASE("Row kernels of CUDA: what the kernels could not take is refused",
   on_host.device = nullptr;
   CHECK(internal::LaunchGatherRows({&pair, 1}, on_host, kNow).message() ==
         "the list of runs is not on the device");
+  // More heads than a grid has warps; none of the memory is touched.
+  constexpr int32_t kRows = std::numeric_limits<int32_t>::max();
+  const Tensor many = DenseTensor(memory.data(), DType::kFloat32, kRows, 5, 1);
+  const std::vector<CopyRun> all = {{0, 0, 0, kRows}};
+  CHECK(internal::LaunchMergeAttention({many, many, many, many}, ListOf(all),
+                                       kNow)
+            .message() ==
+        "10737418235 heads of rows, of which one merge takes 8589934588");
 }
 
 }  // namespace skrull::exec::testing
