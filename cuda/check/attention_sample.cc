@@ -63,25 +63,28 @@ Status RunPasses(exec::Device* device, exec::AttentionBackend* backend,
                  const exec::AttentionProblem& problem,
                  const exec::Segments& segments, const Tensors& t,
                  exec::Stream stream) {
-  int64_t bytes = 0;
-  for (const exec::Pass pass : {exec::Pass::kForward, exec::Pass::kBackward}) {
-    int64_t needed = 0;
-    SKRULL_EXEC_RETURN_IF_ERROR(
-        Take(backend->Prepare(problem, segments.bounds, pass), &needed));
-    bytes = std::max(bytes, needed);
-  }
-  exec::Buffer memory;
-  SKRULL_EXEC_RETURN_IF_ERROR(Take(device->Allocate(bytes), &memory));
-  const exec::Workspace workspace = {memory.data(), memory.bytes()};
-  SKRULL_EXEC_RETURN_IF_ERROR(backend->Forward(
-      {problem, segments, t.q, t.k, t.v, t.o, t.lse}, workspace, stream));
-  const Status status = backend->Backward(
-      {problem, segments, t.q, t.k, t.v, t.o, t.d_o, t.lse, t.dq, t.dk, t.dv},
-      workspace, stream);
-  // Also after a failure: the work before it uses the memory.
-  const Status synchronized = device->Synchronize(stream);
-  SKRULL_EXEC_RETURN_IF_ERROR(status);
-  return synchronized;
+  return device->AsCurrent([&]() -> Status {
+    int64_t bytes = 0;
+    for (const exec::Pass pass :
+         {exec::Pass::kForward, exec::Pass::kBackward}) {
+      int64_t needed = 0;
+      SKRULL_EXEC_RETURN_IF_ERROR(
+          Take(backend->Prepare(problem, segments.bounds, pass), &needed));
+      bytes = std::max(bytes, needed);
+    }
+    exec::Buffer memory;
+    SKRULL_EXEC_RETURN_IF_ERROR(Take(device->Allocate(bytes), &memory));
+    const exec::Workspace workspace = {memory.data(), memory.bytes()};
+    SKRULL_EXEC_RETURN_IF_ERROR(backend->Forward(
+        {problem, segments, t.q, t.k, t.v, t.o, t.lse}, workspace, stream));
+    const Status status = backend->Backward(
+        {problem, segments, t.q, t.k, t.v, t.o, t.d_o, t.lse, t.dq, t.dk, t.dv},
+        workspace, stream);
+    // Also after a failure: the work before it uses the memory.
+    const Status synchronized = device->Synchronize(stream);
+    SKRULL_EXEC_RETURN_IF_ERROR(status);
+    return synchronized;
+  });
 }
 
 }  // namespace

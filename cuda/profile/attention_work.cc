@@ -74,7 +74,8 @@ Result<std::unique_ptr<AttentionWork>> AttentionWork::Create(
   work->rows_ = maps->rows;
   for (exec::SegmentList* list : {&maps->local, &maps->sharded}) {
     if (list->empty()) continue;
-    SKRULL_EXEC_RETURN_IF_ERROR(work->Add(std::move(*list)));
+    SKRULL_EXEC_RETURN_IF_ERROR(
+        device->AsCurrent([&] { return work->Add(std::move(*list)); }));
   }
   return work;
 }
@@ -147,37 +148,41 @@ Status AttentionWork::MakeTensors(Call* call) {
 }
 
 Status AttentionWork::Forward(exec::Stream stream) {
-  for (const auto& call : calls_) {
-    SKRULL_EXEC_RETURN_IF_ERROR(
-        backend_->Forward({.problem = problem_,
-                           .segments = call->segments,
-                           .q = call->q,
-                           .k = call->k,
-                           .v = call->v,
-                           .o = call->o,
-                           .lse = call->lse},
-                          {workspace_.data(), workspace_.bytes()}, stream));
-  }
-  return {};
+  return device_->AsCurrent([&]() -> Status {
+    for (const auto& call : calls_) {
+      SKRULL_EXEC_RETURN_IF_ERROR(
+          backend_->Forward({.problem = problem_,
+                             .segments = call->segments,
+                             .q = call->q,
+                             .k = call->k,
+                             .v = call->v,
+                             .o = call->o,
+                             .lse = call->lse},
+                            {workspace_.data(), workspace_.bytes()}, stream));
+    }
+    return {};
+  });
 }
 
 Status AttentionWork::Backward(exec::Stream stream) {
-  for (const auto& call : calls_) {
-    SKRULL_EXEC_RETURN_IF_ERROR(
-        backend_->Backward({.problem = problem_,
-                            .segments = call->segments,
-                            .q = call->q,
-                            .k = call->k,
-                            .v = call->v,
-                            .o = call->o,
-                            .d_o = call->d_o,
-                            .lse = call->lse,
-                            .dq = call->dq,
-                            .dk = call->dk,
-                            .dv = call->dv},
-                           {workspace_.data(), workspace_.bytes()}, stream));
-  }
-  return {};
+  return device_->AsCurrent([&]() -> Status {
+    for (const auto& call : calls_) {
+      SKRULL_EXEC_RETURN_IF_ERROR(
+          backend_->Backward({.problem = problem_,
+                              .segments = call->segments,
+                              .q = call->q,
+                              .k = call->k,
+                              .v = call->v,
+                              .o = call->o,
+                              .d_o = call->d_o,
+                              .lse = call->lse,
+                              .dq = call->dq,
+                              .dk = call->dk,
+                              .dv = call->dv},
+                             {workspace_.data(), workspace_.bytes()}, stream));
+    }
+    return {};
+  });
 }
 
 }  // namespace skrull::profile
