@@ -19,6 +19,9 @@ void Fiber::Start(char* stack, size_t bytes,
   body_ = body;
   stack_ = stack;
   stack_bytes_ = bytes;
+  // Fibers end by a switch, not by a return: what the last one's frames left
+  // forbidden would else be in the way of this one's.
+  AllowBytes(stack, bytes);
   // Stacks grow downwards.
   context_ = context::make_fcontext(stack + bytes, bytes, &Fiber::Enter);
   SKRULL_SIM_TSAN_ONLY(if (tsan_fiber_ == nullptr) tsan_fiber_ =

@@ -5,6 +5,8 @@
 
 #include <new>
 
+#include "skrull/cuda/sim/sanitizers.h"
+
 namespace skrull::exec::sim {
 namespace {
 
@@ -16,7 +18,11 @@ size_t PageBytes() {
 }  // namespace
 
 Stacks::~Stacks() {
-  for (char* mapping : mappings_) munmap(mapping, PageBytes() + kBytes);
+  for (char* mapping : mappings_) {
+    // Whoever gets these addresses next must not find them forbidden.
+    AllowBytes(mapping + PageBytes(), kBytes);
+    munmap(mapping, PageBytes() + kBytes);
+  }
 }
 
 char* Stacks::Get(size_t index) {
