@@ -87,6 +87,6 @@ target_include_directories(skrull_cudnn SYSTEM INTERFACE
   ${CUDNN_INCLUDE_DIR} ${frontend_dir})
 # The headers refer to nvrtc for kernels that nothing here uses. Not CUDA::nvrtc:
 # in CMake before 3.27 it brings the driver, without which programs then do not
-# start.
+# start. The static runtime: docs/decisions/static-cuda-runtime.md.
 target_link_libraries(skrull_cudnn INTERFACE
-  ${CUDNN_LIBRARY} CUDA::cudart ${CUDA_nvrtc_LIBRARY})
+  ${CUDNN_LIBRARY} CUDA::cudart_static ${CUDA_nvrtc_LIBRARY})
