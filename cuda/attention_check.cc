@@ -34,6 +34,12 @@ Status CheckSegments(const Segments& segments) {
   return {};
 }
 
+// Does a stride hold `count` runs of `dim` elements, `inner` apart? As outer >=
+// (count - 1) * inner + dim, whose right side a caller's stride may overflow.
+bool Holds(int64_t outer, int64_t count, int64_t inner, int64_t dim) {
+  return outer >= dim && (count == 1 || inner <= (outer - dim) / (count - 1));
+}
+
 }  // namespace
 
 Status CheckProblem(const AttentionProblem& problem) {
@@ -84,12 +90,10 @@ Status CheckTensor(const char* name, const Tensor& tensor, DType dtype,
   // Heads inside rows, or rows inside heads.
   const bool row_major =
       (heads == 1 || tensor.head_stride >= dim) &&
-      (rows == 1 ||
-       tensor.row_stride >= (heads - 1) * tensor.head_stride + dim);
+      (rows == 1 || Holds(tensor.row_stride, heads, tensor.head_stride, dim));
   const bool head_major =
       (rows == 1 || tensor.row_stride >= dim) &&
-      (heads == 1 ||
-       tensor.head_stride >= (rows - 1) * tensor.row_stride + dim);
+      (heads == 1 || Holds(tensor.head_stride, rows, tensor.row_stride, dim));
   if (!row_major && !head_major) {
     return InvalidArgument(std::string(name) + " overlaps itself: row_stride " +
                            std::to_string(tensor.row_stride) +

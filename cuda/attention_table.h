@@ -73,12 +73,12 @@ typedef struct skrull_attention_call {
  * same time for several ranks that share the table. */
 typedef struct skrull_attention_table {
   int64_t struct_bytes;
-  void* context;     /* passed to every function; outlives the backend */
-  const char* name;  /* for messages; NULL stands for "user" */
-  int32_t memory;    /* 0 host, 1 CUDA */
-  int32_t lse_order; /* 0 any, 1 [rows, heads], 2 [heads, rows] */
-  int32_t kv_tail_rows;
-  int32_t reserved; /* 0 */
+  void* context;        /* passed to every function; outlives the backend */
+  const char* name;     /* for messages; NULL stands for "user" */
+  int32_t memory;       /* 0 host, 1 CUDA */
+  int32_t lse_order;    /* 0 any, 1 [rows, heads], 2 [heads, rows] */
+  int32_t kv_tail_rows; /* that may be read behind k and v; 0 .. 4096 */
+  int32_t reserved;     /* 0 */
   /* pass: 0 forward, 1 backward. NULL: every problem is supported. */
   int32_t (*supports)(void* context, const skrull_attention_problem* problem,
                       int32_t pass, char* message, int64_t message_bytes);

@@ -147,4 +147,17 @@ int32_t skrull_backend_create_user(const skrull_attention_table* table,
 
 void skrull_backend_destroy(skrull_backend* backend) { delete backend; }
 
+int32_t skrull_backend_describe(const skrull_backend* backend,
+                                skrull_backend_info* info) {
+  return Call([&]() -> Status {
+    skrull_backend_info filled;
+    SKRULL_EXEC_RETURN_IF_ERROR(NotNull(backend, "backend"));
+    SKRULL_EXEC_RETURN_IF_ERROR(ReadStruct(info, "backend info", &filled));
+    filled.lse_order = static_cast<int32_t>(backend->backend->lse_order());
+    filled.kv_tail_rows = backend->backend->kv_tail_rows();
+    *info = filled;
+    return {};
+  });
+}
+
 }  // extern "C"

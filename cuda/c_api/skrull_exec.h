@@ -138,6 +138,19 @@ int32_t skrull_backend_create_user(const skrull_attention_table* table,
                                    skrull_backend** backend);
 void skrull_backend_destroy(skrull_backend* backend);
 
+/* What a backend asks of the tensors of an executor's calls. */
+typedef struct skrull_backend_info {
+  int64_t struct_bytes; /* set by the caller */
+  int32_t lse_order;    /* 0 any, 1 [rows, heads], 2 [heads, rows] */
+  /* Rows behind the last one of k and v that it may read: memory that is
+   * there, of finite numbers, whatever they are. */
+  int32_t kv_tail_rows;
+} skrull_backend_info;
+
+/* Since version 2. */
+int32_t skrull_backend_describe(const skrull_backend* backend,
+                                skrull_backend_info* info);
+
 /* ---------------------------------------------------------------------------
  * Communicators: one rank's way to the others. */
 
@@ -321,7 +334,8 @@ void skrull_step_destroy(skrull_step* step);
 
 /* Shapes: q, o [rows, q_heads, head_dim]; k, v [rows, kv_heads, head_dim]; lse
  * [rows, q_heads, 1] float32 (float64 of float64), natural logarithm, in the
- * order that the backend wants. */
+ * order that skrull_backend_describe tells. Behind k and v lie its kv_tail_rows
+ * rows, each as far from the last as rows are. */
 typedef struct skrull_forward_tensors {
   int64_t struct_bytes;
   skrull_attention_tensor q, k, v; /* only read */

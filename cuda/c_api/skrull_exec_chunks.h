@@ -6,9 +6,11 @@
  *
  * Example, one rank with n layers (checks of the codes left out):
  *   skrull_chunk_plan_create(&share, &plan);
- *   skrull_chunk_executor_prepare(executor, plan, &step);  (all ranks meet
- * here) for each operation i: skrull_chunk_plan_operation(plan, i, &info); if
- * (info.pass == SKRULL_CHUNK_BACKWARD) for layer = n - 1 .. 0:
+ *   skrull_chunk_executor_prepare(executor, plan, &step);
+ *   for each operation i:
+ *     skrull_chunk_plan_operation(plan, i, &info);
+ *     if (info.pass == SKRULL_CHUNK_BACKWARD)
+ *       for layer = n - 1 .. 0:
  *         skrull_chunk_executor_backward(executor, step, i, layer, &backward,
  *                                        stream);
  *     else

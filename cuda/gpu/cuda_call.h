@@ -23,6 +23,15 @@ inline Status CudaStatus(cudaError_t error, const char* call, int32_t ordinal) {
                     ": " + cudaGetErrorString(error)};
 }
 
+// Sets *ordinal to the calling thread's current device. Errors: DEVICE_ERROR.
+inline Status CurrentOrdinal(int32_t* ordinal) {
+  const cudaError_t error = cudaGetDevice(ordinal);
+  if (error == cudaSuccess) return {};
+  (void)cudaGetLastError();  // as above
+  return {StatusCode::kDeviceError,
+          std::string("cudaGetDevice: ") + cudaGetErrorString(error)};
+}
+
 // Has this process a context on the GPU? True if the driver cannot say.
 inline bool HasContext(int ordinal) {
   // Not linked: a program that is does not start without a driver.

@@ -48,9 +48,18 @@ class NcclPool::BlockCommunicator final : public Communicator {
         kWindowAlignment);
     void* data = nullptr;
     // A rank without memory must not leave the others alone in what follows.
-    SKRULL_EXEC_RETURN_IF_ERROR(pool_->Call(
-        handle_, "allocating " + std::to_string(size) + " bytes",
-        [&](NcclComm) { return pool_->api_->MemAlloc(&data, size); }));
+    SKRULL_EXEC_RETURN_IF_ERROR(
+        pool_->Call(handle_, "allocating " + std::to_string(size) + " bytes",
+                    [&](NcclComm) {
+                      // NCCL takes memory of the thread's device, whatever
+                      // communicator it is for, and this may not be the thread
+                      // that connected.
+                      const NcclResult selected =
+                          pool_->api_->SetDevice(pool_->options_.device);
+                      return selected == NcclResult::kSuccess
+                                 ? pool_->api_->MemAlloc(&data, size)
+                                 : selected;
+                    }));
     const auto window = std::make_shared<NcclWindow>(nullptr);
     Buffer buffer(
         data, bytes, [pool = pool_, handle = handle_, window](void* p) {

@@ -50,7 +50,8 @@ struct NcclPoolOptions {
 // same bits for the same inputs as long as NCCL picks the same algorithm: same
 // machines, same NCCL, same environment. They are not those of other pools.
 //
-// Thread-safe as communicator.h says.
+// Thread-safe as communicator.h says. Create, Allocate and the end of a buffer
+// leave the rank's device as the calling thread's current one.
 class NcclPool final : public CommunicatorSet {
  public:
   // Collective over the pool. `control` tells rank and size; a failure here

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "skrull/cuda/cpu/cpu_attention.h"
 #include "skrull/cuda/cpu/cpu_device.h"
@@ -78,6 +79,10 @@ TEST_CASE("cpu attention: refuses what is no attention", "[cpu_attention]") {
   }
   SECTION("overlap") {
     forward.v.row_stride = 8;
+    CHECK_THAT(message(), Catch::Contains("v overlaps itself"));
+    // The second head begins where no sum of 64 bits says.
+    forward.v.row_stride = 4;
+    forward.v.head_stride = std::numeric_limits<int64_t>::max();
     CHECK_THAT(message(), Catch::Contains("v overlaps itself"));
   }
   SECTION("workspace") {

@@ -99,6 +99,7 @@ TEST_CASE("C API: NULL is refused, or fine where documented", "[c_api]") {
   skrull_step* step = nullptr;
   skrull_executor* executor = nullptr;
   skrull_micro_batch_info info{};
+  skrull_backend_info wants{};
   for (const int32_t code : {
            skrull_device_create(nullptr, &device),
            skrull_device_create_stream(nullptr, &stream),
@@ -106,6 +107,7 @@ TEST_CASE("C API: NULL is refused, or fine where documented", "[c_api]") {
            skrull_device_synchronize(nullptr, stream),
            skrull_backend_create(nullptr, &backend),
            skrull_backend_create_user(nullptr, &backend),
+           skrull_backend_describe(nullptr, &wants),
            skrull_comm_create(nullptr, &comm),
            skrull_comm_abort(nullptr, "x"),
            skrull_plan_create(nullptr, &plan),

@@ -268,6 +268,33 @@ TEST_CASE("C API: abort reaches the other rank", "[c_api]") {
   CheckRefused(skrull_executor_wait(ranks[1]->executor, NAN), "seconds");
 }
 
+TEST_CASE("C API: a backend says what it asks of tensors", "[c_api]") {
+  skrull_attention_table table{};
+  table.struct_bytes = sizeof(table);
+  table.lse_order = 2;
+  table.kv_tail_rows = 65;
+  table.forward = [](void*, const skrull_attention_call*, char*,
+                     int64_t) -> int32_t { return SKRULL_OK; };
+  table.backward = table.forward;
+  skrull_backend* backend = nullptr;
+  REQUIRE(skrull_backend_create_user(&table, &backend) == SKRULL_OK);
+  skrull_backend_info info{};
+  CheckRefused(skrull_backend_describe(backend, &info), "struct_bytes is 0");
+  CheckRefused(skrull_backend_describe(backend, nullptr), "backend info");
+  info.struct_bytes = sizeof(info);
+  REQUIRE(skrull_backend_describe(backend, &info) == SKRULL_OK);
+  CHECK(info.struct_bytes == sizeof(info));
+  CHECK(info.lse_order == 2);
+  CHECK(info.kv_tail_rows == 65);
+  skrull_backend_destroy(backend);
+
+  backend = NewBackend();
+  REQUIRE(skrull_backend_describe(backend, &info) == SKRULL_OK);
+  CHECK(info.lse_order == 0);
+  CHECK(info.kv_tail_rows == 0);
+  skrull_backend_destroy(backend);
+}
+
 TEST_CASE("C API: what the caller's own kernels return is passed on",
           "[c_api]") {
   skrull_attention_table table{};

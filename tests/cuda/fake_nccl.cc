@@ -12,6 +12,12 @@ namespace skrull::exec::testing {
 
 using Lock = std::lock_guard<std::mutex>;
 
+namespace {
+
+thread_local bool has_selected_device = false;
+
+}  // namespace
+
 struct FakeComm {
   FakeNccl::Group* group = nullptr;
   int32_t rank = 0;       // in the group
@@ -71,6 +77,7 @@ std::set<int32_t> FakeNccl::devices() {
 NcclResult FakeNccl::SetDevice(int32_t device) {
   const Lock lock(mutex_);
   devices_.insert(device);
+  has_selected_device = true;
   return NcclResult::kSuccess;
 }
 
@@ -91,6 +98,7 @@ NcclResult FakeNccl::CommInitRank(NcclComm* comm, int32_t size,
   const Lock lock(mutex_);
   NcclResult result{};
   if (Broken("CommInitRank", &result)) return result;
+  if (!has_selected_device) ++counts_.misuses;
   Group*& group = by_id_[id];
   if (group == nullptr) {
     groups_.push_back(std::make_unique<Group>());
@@ -172,6 +180,7 @@ NcclResult FakeNccl::MemAlloc(void** data, int64_t bytes) {
   const Lock lock(mutex_);
   NcclResult result{};
   if (Broken("MemAlloc", &result)) return result;
+  if (!has_selected_device) ++counts_.misuses;
   *data = std::aligned_alloc(4096, static_cast<size_t>(bytes));
   ++counts_.buffers;
   return NcclResult::kSuccess;

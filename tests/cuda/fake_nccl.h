@@ -18,7 +18,8 @@ namespace skrull::exec::testing {
 // Thread-safe; one for all ranks. A call that needs other ranks is in progress
 // until they have made theirs; unlike NCCL's, collectives then are complete.
 // Handles are written when their call is done, not before. Every second of
-// CommGetAsyncError's answers comes late.
+// CommGetAsyncError's answers comes late. To connect or allocate on a thread
+// that has not selected a device is a misuse.
 class FakeNccl final : public NcclApi {
  public:
   FakeNccl();

@@ -15,17 +15,17 @@ enum { SKRULL_CUDNN_REASONS = 9 };
 /* All only grow. */
 typedef struct skrull_cudnn_counters {
   int64_t struct_bytes; /* set by the caller: sizeof, to tell versions apart */
-  int64_t cudnn_calls;  /* forward and backward calls that cuDNN computed */
+  int64_t cudnn_calls;  /* forward and backward calls given to cuDNN */
   int64_t plans_built;
   int64_t plans_loaded; /* from disk */
-  /* Calls that another backend computed, by reason: 0 dtype, 1 head_dim,
+  /* Calls given to another backend, by reason: 0 dtype, 1 head_dim,
    * 2 architecture, 3 version, 4 determinism, 5 segments, 6 layout,
    * 7 workspace, 8 no kernel. */
   int64_t fallback_calls[SKRULL_CUDNN_REASONS];
 } skrull_cudnn_counters;
 
-/* Returns 0, or 1 (INVALID_ARGUMENT) and changes nothing if struct_bytes is not
- * that of the library. Thread-safe. */
+/* Returns 0, or 1 (INVALID_ARGUMENT) and changes nothing if counters is NULL or
+ * struct_bytes is not that of the library. Thread-safe. */
 int32_t skrull_cudnn_read_counters(skrull_cudnn_counters* counters);
 
 #ifdef __cplusplus

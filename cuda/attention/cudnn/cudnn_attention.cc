@@ -130,9 +130,10 @@ class CudnnAttention final : public AttentionBackend {
   template <class Call>
   Status Run(const CallSplit& split, const Call& call, Workspace workspace,
              Stream stream) {
+    SKRULL_EXEC_RETURN_IF_ERROR(RunSplit(split, call.segments, TensorsOf(call),
+                                         workspace.data, stream, api_));
     events_->Computed();
-    return RunSplit(split, call.segments, TensorsOf(call), workspace.data,
-                    stream, api_);
+    return {};
   }
 
   const CudnnOptions options_;

@@ -9,24 +9,21 @@
 #include "skrull/cuda/attention/cudnn/frontend_graphs.h"
 #include "skrull/cuda/attention/cudnn/handle_pool.h"
 #include "skrull/cuda/attention/cudnn/refusal.h"
+#include "skrull/cuda/gpu/cuda_call.h"
 
 namespace skrull::exec::cudnn {
 namespace {
 
-Status FromCuda(const char* what, cudaError_t error) {
-  if (error == cudaSuccess) return {};
-  return {StatusCode::kDeviceError,
-          std::string(what) + ": " + cudaGetErrorString(error)};
-}
+using exec::internal::CudaStatus;
+using exec::internal::CurrentOrdinal;
 
 class Library final : public CudnnApi {
  public:
   MemoryKind memory() const override { return MemoryKind::kCuda; }
 
   Result<DeviceInfo> CurrentDevice() override {
-    int ordinal = 0;
-    SKRULL_EXEC_RETURN_IF_ERROR(
-        FromCuda("cudaGetDevice", cudaGetDevice(&ordinal)));
+    int32_t ordinal = 0;
+    SKRULL_EXEC_RETURN_IF_ERROR(CurrentOrdinal(&ordinal));
     {
       const std::lock_guard lock(mutex_);
       const auto known = devices_.find(ordinal);
@@ -34,11 +31,11 @@ class Library final : public CudnnApi {
     }
     cudaDeviceProp properties;
     SKRULL_EXEC_RETURN_IF_ERROR(
-        FromCuda("cudaGetDeviceProperties",
-                 cudaGetDeviceProperties(&properties, ordinal)));
+        CudaStatus(cudaGetDeviceProperties(&properties, ordinal),
+                   "cudaGetDeviceProperties", ordinal));
     int driver = 0;
-    SKRULL_EXEC_RETURN_IF_ERROR(
-        FromCuda("cudaDriverGetVersion", cudaDriverGetVersion(&driver)));
+    SKRULL_EXEC_RETURN_IF_ERROR(CudaStatus(cudaDriverGetVersion(&driver),
+                                           "cudaDriverGetVersion", ordinal));
     DeviceInfo info;
     info.ordinal = ordinal;
     info.sm = 10 * properties.major + properties.minor;
@@ -68,6 +65,8 @@ class Library final : public CudnnApi {
 
   Status CopyRows(const Tensor& dst, const Tensor& src,
                   Stream stream) override {
+    int32_t ordinal = 0;
+    SKRULL_EXEC_RETURN_IF_ERROR(CurrentOrdinal(&ordinal));
     // Heads next to each other are one run of bytes.
     const Strides strides = NormalStrides(dst);
     const int32_t copies = strides.head == dst.dim ? 1 : dst.heads;
@@ -81,7 +80,8 @@ class Library final : public CudnnApi {
           static_cast<size_t>(src.row_stride * size),
           static_cast<size_t>(width * size), static_cast<size_t>(dst.rows),
           cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream.handle));
-      SKRULL_EXEC_RETURN_IF_ERROR(FromCuda("cudaMemcpy2DAsync", error));
+      SKRULL_EXEC_RETURN_IF_ERROR(
+          CudaStatus(error, "cudaMemcpy2DAsync", ordinal));
     }
     return {};
   }

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "cuda_runtime_api.h"
+#include "skrull/cuda/gpu/cuda_call.h"
 
 namespace skrull::exec::cudnn {
 
@@ -13,10 +13,8 @@ Status FromCudnn(const char* what, cudnnStatus_t status) {
 }
 
 Result<HandlePool::Lease> HandlePool::Borrow() {
-  int device = 0;
-  if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) {
-    return Status(StatusCode::kDeviceError, cudaGetErrorString(error));
-  }
+  int32_t device = 0;
+  SKRULL_EXEC_RETURN_IF_ERROR(exec::internal::CurrentOrdinal(&device));
   {
     const std::lock_guard lock(mutex_);
     std::vector<cudnnHandle_t>& free = free_[device];

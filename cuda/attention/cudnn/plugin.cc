@@ -46,7 +46,7 @@ BackendResult Create() {
 
 extern "C" __attribute__((visibility("default"))) int32_t
 skrull_cudnn_read_counters(skrull_cudnn_counters* counters) {
-  if (counters->struct_bytes != sizeof(*counters)) {
+  if (counters == nullptr || counters->struct_bytes != sizeof(*counters)) {
     return static_cast<int32_t>(skrull::exec::StatusCode::kInvalidArgument);
   }
   *counters = {};

@@ -13,6 +13,9 @@ constexpr int64_t kOldestDeterministic = 91800;  // on sm100
 
 constexpr int32_t kLargestHeadDim = 128;
 constexpr int64_t kVectorBytes = 16;
+// The most that cudaMemcpy2DAsync takes between rows (cudaDevAttrMaxPitch).
+// With it, no product of rows and strides overflows.
+constexpr int64_t kMostRowBytes = (int64_t{1} << 31) - 1;
 
 Refusal LayoutRefusal(Role role, const std::string& what) {
   return {Reason::kLayout, std::string(RoleName(role)) + " " + what};
@@ -82,7 +85,10 @@ std::optional<Refusal> RefuseBounds(const SegmentBounds& bounds) {
 Strides NormalStrides(const Tensor& tensor) {
   Strides strides{tensor.row_stride, tensor.head_stride};
   if (tensor.heads == 1) strides.head = tensor.dim;
-  if (tensor.rows == 1) strides.row = strides.head * tensor.heads;
+  if (tensor.rows != 1) return strides;
+  // No row holds heads so far apart; RefuseLayout says so.
+  const bool far = strides.head > kMostRowBytes;
+  strides.row = far ? strides.head : strides.head * tensor.heads;
   return strides;
 }
 
@@ -101,8 +107,12 @@ std::optional<Refusal> RefuseLayout(Role role, const Tensor& tensor) {
                                    " and " + std::to_string(strides.head) +
                                    ", no multiples of 16 bytes");
   }
-  if (strides.row < strides.head * tensor.heads) {
+  // As head * heads > row, which may overflow.
+  if (strides.head > strides.row / tensor.heads) {
     return LayoutRefusal(role, "does not hold its heads inside rows");
+  }
+  if (strides.row > kMostRowBytes / SizeOf(tensor.dtype)) {
+    return LayoutRefusal(role, "has rows 2 GiB apart or more");
   }
   return std::nullopt;
 }

@@ -45,8 +45,9 @@ std::optional<Refusal> RefuseBounds(const SegmentBounds& bounds);
 Strides NormalStrides(const Tensor& tensor);
 
 // Kernels move 16 bytes at a time and check neither pointers nor strides, so
-// that wrong ones give wrong numbers. Heads must lie inside rows, and a
-// log-sum-exp dense, for the workspace of a backward graph is sized by it.
+// that wrong ones give wrong numbers. Heads must lie inside rows of less than 2
+// GiB, and a log-sum-exp dense, for the workspace of a backward graph is sized
+// by it.
 std::optional<Refusal> RefuseLayout(Role role, const Tensor& tensor);
 
 }  // namespace skrull::exec::cudnn

@@ -119,4 +119,20 @@ TEST_CASE("cudnn attention: a workspace that Prepare did not ask for",
   CHECK(rig.counters().cudnn_calls == 0);
 }
 
+TEST_CASE("cudnn attention: a call that is not enqueued is not counted",
+          "[cudnn]") {
+  Rig rig;
+  const auto call = MakeCudnnCall(Heads(4, 2), Mask::kFull, {{40, 90}}, 0, 3);
+  WorkspaceMemory workspace(*rig.backend->Prepare(
+      call->problem, call->segments.bounds, Pass::kForward));
+  AttentionForward forward = ForwardOf(*call);
+  forward.segments.device_cu_kv = nullptr;
+  CHECK(rig.backend->Forward(forward, workspace.view(), {}).code() ==
+        StatusCode::kInvalidArgument);
+  CHECK(rig.counters().cudnn_calls == 0);
+  forward.segments.device_cu_kv = call->segments.device_cu_kv;
+  CHECK(rig.backend->Forward(forward, workspace.view(), {}).ok());
+  CHECK(rig.counters().cudnn_calls == 1);
+}
+
 }  // namespace skrull::exec::cudnn::testing

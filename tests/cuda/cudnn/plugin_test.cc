@@ -56,6 +56,7 @@ TEST_CASE("cudnn plugin: its counters are read", "[cudnn]") {
   const auto read = reinterpret_cast<decltype(&skrull_cudnn_read_counters)>(
       dlsym(library, "skrull_cudnn_read_counters"));
   REQUIRE(read != nullptr);
+  CHECK(read(nullptr) == 1);
   skrull_cudnn_counters counters{};
   counters.plans_built = 7;
   CHECK(read(&counters) == 1);  // struct_bytes is not set

@@ -101,6 +101,8 @@ TEST_CASE("cudnn attention: tensors that lie as it cannot read them",
       {Role::kV, [](Tensor* t) { t->head_stride = 20, t->row_stride = 80; }},
       {Role::kO,
        [](Tensor* t) { t->row_stride = 16, t->head_stride = 16 * 40; }},
+      {Role::kQ, [](Tensor* t) { t->row_stride = int64_t{1} << 30; }},
+      {Role::kV, [](Tensor* t) { t->row_stride = int64_t{1} << 62; }},
       {Role::kLse, [](Tensor* t) { t->row_stride = 5; }},
       {Role::kLse, [](Tensor* t) { t->row_stride = 1, t->head_stride = 40; }}};
   for (const auto& [role, change] : cases) {
@@ -130,6 +132,8 @@ TEST_CASE("cudnn attention: strides of one row or head do not matter",
   t.row_stride = 5;
   CHECK(NormalStrides(t) == Strides{48, 16});
   CHECK(!RefuseLayout(Role::kQ, t).has_value());
+  t.head_stride = int64_t{1} << 62;
+  CHECK(RefuseLayout(Role::kQ, t).has_value());
   t = DenseTensor(data, DType::kBFloat16, 9, 1, 16);
   t.head_stride = 5;
   CHECK(NormalStrides(t) == Strides{16, 16});
