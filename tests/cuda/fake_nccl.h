@@ -19,7 +19,7 @@ namespace skrull::exec::testing {
 // until they have made theirs; unlike NCCL's, collectives then are complete.
 // Handles are written when their call is done, not before. Every second of
 // CommGetAsyncError's answers comes late.
-class FakeNccl final : public NcclApi {
+class FakeNccl : public NcclApi {
  public:
   FakeNccl();
   ~FakeNccl() override;
