@@ -95,20 +95,21 @@ class OneRank {
     return {};
   }
 
-  // The cause comes back from every later call, and the pool closes.
+  // The cause comes back from every later call, and the pool closes. Buffers go
+  // before, so that they are deregistered.
   Status AbortWhileIdle() {
+    send_ = Buffer();
+    recv_ = Buffer();
     const Status cause(exec::StatusCode::kAborted, "device-check ends");
     pool_->Abort(cause);
     const Status later =
-        communicator_->AllGather(send_.data(), recv_.data(), 2, stream_.get());
+        communicator_->AllGather(nullptr, nullptr, 2, stream_.get());
     for (const Status& status : {pool_->Poll(), later}) {
       if (status.message().find(cause.message()) == std::string::npos) {
         return {exec::StatusCode::kInternal,
                 "after an abort: " + status.ToString()};
       }
     }
-    send_ = Buffer();
-    recv_ = Buffer();
     pool_.reset();
     return {};
   }

@@ -22,13 +22,34 @@ using exec::NcclResult;
 using exec::testing::FakeNccl;
 using skrull::testing::TempDir;
 
-// NCCL that moves wrong bytes.
+// NCCL that moves too little in one of its collectives.
 class WrongNccl final : public FakeNccl {
  public:
+  explicit WrongNccl(const std::string& wrong) : wrong_(wrong) {}
+
   NcclResult AllGather(const void* send, void* recv, int64_t bytes,
                        exec::NcclComm comm, exec::Stream stream) override {
-    return FakeNccl::AllGather(send, recv, bytes - 1, comm, stream);
+    return FakeNccl::AllGather(send, recv, bytes - Less("all-gather"), comm,
+                               stream);
   }
+  NcclResult ReduceScatterSum(const void* send, void* recv, int64_t count,
+                              exec::DType dtype, exec::NcclComm comm,
+                              exec::Stream stream) override {
+    return FakeNccl::ReduceScatterSum(
+        send, recv, count - Less("reduce-scatter"), dtype, comm, stream);
+  }
+  NcclResult SendRecv(const void* send, int32_t to, void* recv, int32_t from,
+                      int64_t bytes, exec::NcclComm comm,
+                      exec::Stream stream) override {
+    return FakeNccl::SendRecv(send, to, recv, from, bytes - Less("shift"), comm,
+                              stream);
+  }
+
+ private:
+  int64_t Less(const std::string& collective) const {
+    return collective == wrong_ ? 1 : 0;
+  }
+  const std::string wrong_;
 };
 
 class DeviceOfCudaMemory final : public exec::testing::ForwardingDevice {
@@ -83,9 +104,7 @@ TEST_CASE("CheckNccl: what fails ends it and is named", "[check][nccl]") {
        std::vector<std::pair<std::string, std::string>>{
            {"CommInitRank", "init"},
            {"CommWindowRegister", "registration"},
-           {"AllGather", "all-gather"},
-           {"ReduceScatterSum", "reduce-scatter"},
-           {"SendRecv", "shift"}}) {
+           {"AllGather", "all-gather"}}) {
     INFO(function);
     exec::CpuDevice device;
     FakeNccl nccl;
@@ -99,13 +118,16 @@ TEST_CASE("CheckNccl: what fails ends it and is named", "[check][nccl]") {
     CHECK(nccl.counts().communicators == 0);
     CHECK(nccl.counts().buffers == 0);
   }
-  exec::CpuDevice device;
-  WrongNccl nccl;
-  CheckReport report;
-  CheckNccl(&device, &nccl, 0, &report);
-  REQUIRE(report.failures.size() == 1);
-  CHECK_THAT(report.failures[0], Catch::StartsWith("nccl, all-gather: ") &&
-                                     Catch::Contains("wrong bytes of 2"));
+  for (const std::string name : {"all-gather", "reduce-scatter", "shift"}) {
+    exec::CpuDevice device;
+    WrongNccl nccl(name);
+    CheckReport report;
+    CheckNccl(&device, &nccl, 0, &report);
+    INFO(report.text);
+    REQUIRE(report.failures.size() == 1);
+    CHECK_THAT(report.failures[0], Catch::StartsWith("nccl, " + name + ": ") &&
+                                       Catch::Contains("wrong bytes of 2"));
+  }
 }
 
 TEST_CASE("CheckInstalledNccl: says why it is skipped", "[check][nccl]") {
