@@ -108,7 +108,9 @@ void AddFit(const Settings& settings, const std::string& name,
 // the check.
 CheckReport CheckBackend(const Settings& settings, const std::string& name,
                          exec::Device* device, double seconds) {
+  std::cout << "\n== backend " << name << '\n';
   CheckReport report;
+  report.live = &std::cout;
   const auto backend = exec::CreateAttentionBackend(
       name, {.directory = settings.plugin_directory});
   Status status = backend.status();
@@ -118,7 +120,7 @@ CheckReport CheckBackend(const Settings& settings, const std::string& name,
   }
   if (!status.ok()) {
     report.failures.push_back(status.ToString());
-    report.text = "FAILED: " + status.ToString() + "\n";
+    std::cout << "FAILED: " << status.ToString() << '\n';
     report.json["failure"] = status.ToString();
     return report;
   }
@@ -156,7 +158,7 @@ void Sanitize(const Settings& settings, exec::MemoryKind memory, double seconds,
   RunSanitizers(options, &section);
 }
 
-// Prints a part's text and adds it to what is written in the end.
+// Prints a part's targets and adds it to what is written.
 class Results {
  public:
   Results(const Settings& settings, ordered_json first)
@@ -165,9 +167,7 @@ class Results {
   // With `backend` empty: of the device alone. Writes the file, so that what
   // was found is there whatever happens to the rest. Errors: INTERNAL.
   Status Add(const std::string& backend, const CheckReport& report) {
-    std::cout << "\n== " << (backend.empty() ? "device" : "backend " + backend)
-              << "\n"
-              << report.text << TargetText(report.targets) << std::flush;
+    std::cout << TargetText(report.targets) << std::flush;
     ordered_json part = report.json;
     part["targets"] = TargetJson(report.targets);
     if (backend.empty()) {
@@ -233,7 +233,12 @@ Status Run(const Settings& settings) {
     SKRULL_EXEC_RETURN_IF_ERROR(results.Add(
         name, CheckBackend(settings, name, device->get(), seconds)));
   }
+  if (!settings.Wants("nccl") && !settings.Wants("sanitizer")) {
+    return results.verdict();
+  }
+  std::cout << "\n== device\n";
   CheckReport report;
+  report.live = &std::cout;
   if (settings.Wants("nccl")) {
     CheckInstalledNccl(device->get(), settings.plugin_directory,
                        settings.ordinal, &report);
@@ -241,9 +246,7 @@ Status Run(const Settings& settings) {
   if (settings.Wants("sanitizer")) {
     Sanitize(settings, (*device)->memory(), budget.left(), &report);
   }
-  if (!report.text.empty()) {
-    SKRULL_EXEC_RETURN_IF_ERROR(results.Add("", report));
-  }
+  SKRULL_EXEC_RETURN_IF_ERROR(results.Add("", report));
   return results.verdict();
 }
 

@@ -82,8 +82,10 @@ class OneRank {
           communicator_, send_.data(), recv_.data(), bytes, stream_.get()));
       SKRULL_EXEC_RETURN_IF_ERROR(device_->Synchronize(stream_.get()));
       SKRULL_EXEC_RETURN_IF_ERROR(pool_->Poll());
-      SKRULL_EXEC_RETURN_IF_ERROR(
-          CopyToHost(got.data(), recv_.data(), kMostBytes, device_->memory()));
+      SKRULL_EXEC_RETURN_IF_ERROR(device_->AsCurrent([&] {
+        return CopyToHost(got.data(), recv_.data(), kMostBytes,
+                          device_->memory());
+      }));
       const auto n = static_cast<size_t>(bytes);
       if (std::memcmp(got.data(), sent.data(), n) != 0 ||
           std::memcmp(got.data() + n, poison.data() + n, poison.size() - n) !=

@@ -11,8 +11,7 @@ using nlohmann::ordered_json;
 SectionWriter::SectionWriter(const std::string& section, CheckReport* report)
     : section_(section), report_(report) {
   report_->json[section_] = ordered_json::array();
-  report_->text +=
-      std::string(report_->text.empty() ? "" : "\n") + section_ + "\n";
+  Write((report_->text.empty() ? "" : "\n") + section_ + "\n");
 }
 
 void SectionWriter::Add(const std::string& name, const ordered_json& values,
@@ -20,7 +19,12 @@ void SectionWriter::Add(const std::string& name, const ordered_json& values,
   ordered_json row = {{"case", name}};
   row.update(values);
   report_->json[section_].push_back(std::move(row));
-  report_->text += "  " + name + ": " + text + "\n";
+  Write("  " + name + ": " + text + "\n");
+}
+
+void SectionWriter::Write(const std::string& text) {
+  report_->text += text;
+  if (report_->live != nullptr) *report_->live << text << std::flush;
 }
 
 void SectionWriter::Fail(const std::string& name, const std::string& why) {

@@ -3,6 +3,7 @@
 #define SKRULL_CUDA_CHECK_REPORT_H_
 
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct CheckReport {
   std::string text = {};
   std::vector<std::string> failures = {};
   std::vector<Target> targets = {};
+  // Gets the text as it is written, or null; outlives the report.
+  std::ostream* live = nullptr;
 };
 
 // Begins a section and adds its cases. The report outlives it.
@@ -42,6 +45,8 @@ class SectionWriter {
   void AddTarget(const std::string& name, double value, double least);
 
  private:
+  void Write(const std::string& text);
+
   const std::string section_;
   CheckReport* const report_;
 };

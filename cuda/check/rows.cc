@@ -104,9 +104,10 @@ Result<Rows> DeviceRows::Download(const Tensor& tensor) const {
   const int64_t elements = tensor.rows * tensor.heads * tensor.dim;
   std::vector<char> bytes(
       static_cast<size_t>(elements * exec::SizeOf(tensor.dtype)));
-  SKRULL_EXEC_RETURN_IF_ERROR(CopyToHost(bytes.data(), tensor.data,
-                                         static_cast<int64_t>(bytes.size()),
-                                         device_->memory()));
+  SKRULL_EXEC_RETURN_IF_ERROR(device_->AsCurrent([&] {
+    return CopyToHost(bytes.data(), tensor.data,
+                      static_cast<int64_t>(bytes.size()), device_->memory());
+  }));
   Rows rows = {.width = int64_t{tensor.heads} * tensor.dim, .values = {}};
   exec::WithHostType(tensor.dtype, [&]<class T>(T) {
     for (int64_t r = 0; r < tensor.rows; ++r) {

@@ -3,7 +3,9 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "skrull/cuda/check/library_versions.h"
@@ -190,6 +192,21 @@ TEST_CASE("RunSanitizers: errors, failures, and what says nothing", "[check]") {
     CHECK_THAT(late.json["sanitizer"][i].value("skipped", ""),
                Catch::Contains("no time is left"));
   }
+}
+
+TEST_CASE("SectionWriter: the text goes out as it is written", "[check]") {
+  std::ostringstream live;
+  CheckReport report;
+  report.live = &live;
+  SectionWriter section("rows", &report);
+  section.Add("a", {{"x", 1}}, "one");
+  CHECK(live.str() == "rows\n  a: one\n");
+  section.Skip("b", "late");
+  section.Fail("c", "wrong");
+  CHECK(live.str() == report.text);
+  CHECK_THAT(live.str(), Catch::EndsWith("  b: skipped: late\n"
+                                         "  c: FAILED: wrong\n"));
+  CHECK(report.failures == std::vector<std::string>{"rows, c: wrong"});
 }
 
 TEST_CASE("Library versions: in words", "[check]") {
