@@ -38,3 +38,15 @@ install(FILES ${PROJECT_SOURCE_DIR}/cuda/c_api/skrull_exec.h
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# cmake --install BUILD --component device_check --prefix DIR: skrull-device-check
+# and those of the shared objects that it opens that are built, in one flat folder
+# that can be carried to another machine.
+foreach(target IN ITEMS skrull-device-check skrull_device_cuda
+                        skrull_backend_cuda skrull_backend_cudnn
+                        skrull_comm_nccl skrull_gemm_cuda)
+  if(TARGET ${target})
+    install(TARGETS ${target} DESTINATION . COMPONENT device_check
+            EXCLUDE_FROM_ALL OPTIONAL)
+  endif()
+endforeach()

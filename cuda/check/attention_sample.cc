@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -31,20 +32,24 @@ struct Tensors {
   Tensor q, k, v, o, d_o, lse, dq, dk, dv;
 };
 
-Status MakeTensors(const exec::AttentionProblem& p, int64_t tail,
-                   exec::LseOrder order, const AttentionInputs& in,
-                   DeviceRows* rows, Tensors* t) {
-  const auto up = [&](const Rows& values, int32_t heads, int64_t spare,
+Status MakeTensors(const exec::AttentionProblem& p,
+                   const exec::AttentionBackend& backend, QueryTail tail,
+                   const AttentionInputs& in, DeviceRows* rows, Tensors* t) {
+  const auto up = [&](const Rows& values, int32_t heads, const Behind& behind,
                       Tensor* to) {
-    return Take(rows->Upload(values, p.dtype, heads, p.head_dim, spare), to);
+    return Take(rows->Upload(values, p.dtype, heads, p.head_dim, behind), to);
   };
+  const Behind keys = {.finite = backend.kv_tail_rows(), .nan = kGuardRows};
+  const Behind queries = tail == QueryTail::kNan
+                             ? Behind{.finite = 0, .nan = kGuardRows}
+                             : Behind{.finite = kGuardRows, .nan = 0};
   const auto out = [&](int64_t count, int32_t heads, Tensor* to) {
     return Take(rows->Poisoned(p.dtype, count, heads, p.head_dim), to);
   };
-  SKRULL_EXEC_RETURN_IF_ERROR(up(in.q, p.q_heads, 0, &t->q));
-  SKRULL_EXEC_RETURN_IF_ERROR(up(in.d_o, p.q_heads, 0, &t->d_o));
-  SKRULL_EXEC_RETURN_IF_ERROR(up(in.k, p.kv_heads, tail, &t->k));
-  SKRULL_EXEC_RETURN_IF_ERROR(up(in.v, p.kv_heads, tail, &t->v));
+  SKRULL_EXEC_RETURN_IF_ERROR(up(in.q, p.q_heads, queries, &t->q));
+  SKRULL_EXEC_RETURN_IF_ERROR(up(in.d_o, p.q_heads, queries, &t->d_o));
+  SKRULL_EXEC_RETURN_IF_ERROR(up(in.k, p.kv_heads, keys, &t->k));
+  SKRULL_EXEC_RETURN_IF_ERROR(up(in.v, p.kv_heads, keys, &t->v));
   SKRULL_EXEC_RETURN_IF_ERROR(out(in.q.count(), p.q_heads, &t->o));
   SKRULL_EXEC_RETURN_IF_ERROR(out(in.q.count(), p.q_heads, &t->dq));
   SKRULL_EXEC_RETURN_IF_ERROR(out(in.k.count(), p.kv_heads, &t->dk));
@@ -52,7 +57,7 @@ Status MakeTensors(const exec::AttentionProblem& p, int64_t tail,
   SKRULL_EXEC_RETURN_IF_ERROR(Take(
       rows->Poisoned(exec::AccumulatorOf(p.dtype), in.q.count(), p.q_heads, 1),
       &t->lse));
-  if (order == exec::LseOrder::kHeadMajor) {
+  if (backend.lse_order() == exec::LseOrder::kHeadMajor) {
     t->lse.row_stride = 1;
     t->lse.head_stride = in.q.count();
   }
@@ -104,7 +109,8 @@ Result<AttentionOutputs> RunAttention(exec::Device* device,
                                       exec::AttentionBackend* backend,
                                       const exec::AttentionProblem& problem,
                                       exec::SegmentList list,
-                                      const AttentionInputs& inputs) {
+                                      const AttentionInputs& inputs,
+                                      QueryTail tail) {
   for (const exec::Pass pass : {exec::Pass::kForward, exec::Pass::kBackward}) {
     SKRULL_EXEC_RETURN_IF_ERROR(backend->Supports(problem, pass));
   }
@@ -117,9 +123,8 @@ Result<AttentionOutputs> RunAttention(exec::Device* device,
   SKRULL_EXEC_RETURN_IF_ERROR(upload.Send(device, &segment_memory));
   DeviceRows rows(device);
   Tensors t;
-  SKRULL_EXEC_RETURN_IF_ERROR(MakeTensors(problem, backend->kv_tail_rows(),
-                                          backend->lse_order(), inputs, &rows,
-                                          &t));
+  SKRULL_EXEC_RETURN_IF_ERROR(
+      MakeTensors(problem, *backend, tail, inputs, &rows, &t));
   SKRULL_EXEC_RETURN_IF_ERROR(
       RunPasses(device, backend, problem, segments, t, stream.get()));
   AttentionOutputs outputs;
@@ -158,6 +163,16 @@ AttentionError Compare(const AttentionOutputs& outputs,
     error.lse = std::max(error.lse, std::isnan(off) ? kInfinity : off);
   }
   return error;
+}
+
+bool SameBits(const AttentionOutputs& a, const AttentionOutputs& b) {
+  const auto same = [](const Rows& x, const Rows& y) {
+    return x.values.size() == y.values.size() &&
+           std::memcmp(x.values.data(), y.values.data(),
+                       x.values.size() * sizeof(double)) == 0;
+  };
+  return same(a.o, b.o) && same(a.lse, b.lse) && same(a.dq, b.dq) &&
+         same(a.dk, b.dk) && same(a.dv, b.dv);
 }
 
 AttentionError LimitOf(DType dtype) {

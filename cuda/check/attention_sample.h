@@ -28,12 +28,16 @@ AttentionInputs RandomInputs(uint64_t seed,
                              const exec::AttentionProblem& problem,
                              int64_t query_rows, int64_t key_rows);
 
-// Forward and backward, on a stream of its own. Outputs are poisoned before.
+// What lies behind the rows of q and d_o.
+enum class QueryTail { kFinite, kNan };
+
+// Forward and backward, on a stream of its own. Outputs are poisoned before,
+// and NaN lies behind k and v and the rows there that the backend may read.
 // Errors: those of backend and device.
 exec::Result<AttentionOutputs> RunAttention(
     exec::Device* device, exec::AttentionBackend* backend,
     const exec::AttentionProblem& problem, exec::SegmentList list,
-    const AttentionInputs& inputs);
+    const AttentionInputs& inputs, QueryTail tail = QueryTail::kFinite);
 
 // The same in float64 by the cpu backend, whatever problem.dtype is.
 exec::Result<AttentionOutputs> RunReference(
@@ -53,6 +57,9 @@ struct AttentionError {
 };
 AttentionError Compare(const AttentionOutputs& outputs,
                        const AttentionOutputs& reference);
+
+// Are all numbers of both the same bits?
+bool SameBits(const AttentionOutputs& a, const AttentionOutputs& b);
 
 // Limits against float64 for inputs that are rounded to `dtype`, each rounded
 // up: outputs are off by half a unit in the last place (bfloat16 2^-9, float16

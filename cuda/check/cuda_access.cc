@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstring>
+#include <string>
 
 namespace skrull::check {
 
@@ -19,7 +20,7 @@ exec::Status CopyToHost(void* dst, const void* src, int64_t bytes,
           std::string("cudaMemcpy: ") + cudaGetErrorString(error)};
 }
 
-std::string DescribeGpu(int32_t ordinal) {
+nlohmann::ordered_json DescribeGpu(int32_t ordinal) {
   cudaDeviceProp properties = {};
   int driver = 0;
   int runtime = 0;
@@ -27,16 +28,20 @@ std::string DescribeGpu(int32_t ordinal) {
   if (error == cudaSuccess) error = cudaDriverGetVersion(&driver);
   if (error == cudaSuccess) error = cudaRuntimeGetVersion(&runtime);
   if (error != cudaSuccess) {
-    return std::string("no GPU: ") + cudaGetErrorString(error);
+    return {{"gpu", std::string("none: ") + cudaGetErrorString(error)}};
   }
   // Versions are 1000 * major + 10 * minor.
   const auto version = [](int number) {
     return std::to_string(number / 1000) + "." +
            std::to_string(number % 1000 / 10);
   };
-  return std::string(properties.name) + ", sm_" +
-         std::to_string(properties.major) + std::to_string(properties.minor) +
-         ", driver " + version(driver) + ", runtime " + version(runtime);
+  return {{"gpu", properties.name},
+          {"compute_capability", std::to_string(properties.major) + "." +
+                                     std::to_string(properties.minor)},
+          {"multiprocessors", properties.multiProcessorCount},
+          {"memory_bytes", properties.totalGlobalMem},
+          {"driver", version(driver)},
+          {"runtime", version(runtime)}};
 }
 
 }  // namespace skrull::check

@@ -4,7 +4,7 @@
 #define SKRULL_CUDA_CHECK_CUDA_ACCESS_H_
 
 #include <cstdint>
-#include <string>
+#include <nlohmann/json.hpp>
 
 #include "skrull/cuda/device.h"
 #include "skrull/cuda/status.h"
@@ -17,9 +17,10 @@ namespace skrull::check {
 exec::Status CopyToHost(void* dst, const void* src, int64_t bytes,
                         exec::MemoryKind memory);
 
-// The GPU with this ordinal and the versions of driver and runtime, or why
-// there is none.
-std::string DescribeGpu(int32_t ordinal);
+// "gpu", "compute_capability", "multiprocessors", "memory_bytes",
+// "driver" and "runtime" of the GPU with this ordinal, whose versions are those
+// of CUDA; or "gpu" alone, why there is none.
+nlohmann::ordered_json DescribeGpu(int32_t ordinal);
 
 }  // namespace skrull::check
 

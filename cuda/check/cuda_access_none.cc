@@ -14,6 +14,8 @@ exec::Status CopyToHost(void* dst, const void* src, int64_t bytes,
   return {};
 }
 
-std::string DescribeGpu(int32_t) { return "built without the CUDA Toolkit"; }
+nlohmann::ordered_json DescribeGpu(int32_t) {
+  return {{"gpu", "none: built without the CUDA Toolkit"}};
+}
 
 }  // namespace skrull::check

@@ -16,11 +16,9 @@ using exec::DType;
 using exec::Result;
 using exec::Tensor;
 
-std::vector<char> ToBytes(DType dtype, const std::vector<double>& values,
-                          int64_t spare) {
-  const int64_t size = exec::SizeOf(dtype);
-  std::vector<char> bytes(values.size() * static_cast<size_t>(size) +
-                          static_cast<size_t>(spare * size));
+std::vector<char> ToBytes(DType dtype, const std::vector<double>& values) {
+  std::vector<char> bytes(values.size() *
+                          static_cast<size_t>(exec::SizeOf(dtype)));
   exec::WithHostType(dtype, [&]<class T>(T) {
     char* to = bytes.data();
     for (const double value : values) {
@@ -72,9 +70,16 @@ double RelativeError(const Rows& a, const Rows& b) {
 }
 
 Result<Tensor> DeviceRows::Upload(const Rows& rows, DType dtype, int32_t heads,
-                                  int32_t dim, int64_t tail) {
-  const std::vector<char> bytes =
-      ToBytes(dtype, rows.values, tail * rows.width);
+                                  int32_t dim, const Behind& behind) {
+  // Far from the normal numbers of RandomRows.
+  constexpr double kLarge = 64;
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<double> values = rows.values;
+  values.resize(values.size() + static_cast<size_t>(behind.finite * rows.width),
+                kLarge);
+  values.resize(values.size() + static_cast<size_t>(behind.nan * rows.width),
+                kNan);
+  const std::vector<char> bytes = ToBytes(dtype, values);
   Result<exec::Buffer> buffer =
       device_->Allocate(static_cast<int64_t>(bytes.size()));
   SKRULL_EXEC_RETURN_IF_ERROR(buffer.status());
@@ -92,16 +97,17 @@ Result<Tensor> DeviceRows::Poisoned(DType dtype, int64_t count, int32_t heads,
       {.width = width,
        .values = std::vector<double>(static_cast<size_t>(count * width),
                                      std::numeric_limits<double>::quiet_NaN())},
-      dtype, heads, dim, 0);
+      dtype, heads, dim, {.finite = 0, .nan = kGuardRows});
 }
 
 Result<Rows> DeviceRows::Download(const Tensor& tensor) const {
   const int64_t elements = tensor.rows * tensor.heads * tensor.dim;
   std::vector<char> bytes(
       static_cast<size_t>(elements * exec::SizeOf(tensor.dtype)));
-  SKRULL_EXEC_RETURN_IF_ERROR(CopyToHost(bytes.data(), tensor.data,
-                                         static_cast<int64_t>(bytes.size()),
-                                         device_->memory()));
+  SKRULL_EXEC_RETURN_IF_ERROR(device_->AsCurrent([&] {
+    return CopyToHost(bytes.data(), tensor.data,
+                      static_cast<int64_t>(bytes.size()), device_->memory());
+  }));
   Rows rows = {.width = int64_t{tensor.heads} * tensor.dim, .values = {}};
   exec::WithHostType(tensor.dtype, [&]<class T>(T) {
     for (int64_t r = 0; r < tensor.rows; ++r) {

@@ -33,15 +33,27 @@ Rows PickRows(const Rows& rows, const std::vector<int64_t>& indices);
 // REQUIRES: as many numbers.
 double RelativeError(const Rows& a, const Rows& b);
 
+// Rows behind a tensor's last: `finite` ones, whose numbers must not matter and
+// are so large that they do if they are used, and then `nan` ones, which must
+// not even be read.
+struct Behind {
+  int64_t finite = 0;
+  int64_t nan = 0;
+};
+
+// As many as a tile of any backend has.
+inline constexpr int64_t kGuardRows = 128;
+
 // Tensors of one device, freed together.
 class DeviceRows {
  public:
   explicit DeviceRows(exec::Device* device) : device_(device) {}
 
-  // Heads x dim numbers a row, and `tail` rows of zeros behind them.
+  // Heads x dim numbers a row, and what lies behind them.
   exec::Result<exec::Tensor> Upload(const Rows& rows, exec::DType dtype,
-                                    int32_t heads, int32_t dim, int64_t tail);
-  // The same, filled with NaN: what nobody writes shows.
+                                    int32_t heads, int32_t dim,
+                                    const Behind& behind);
+  // The same, filled with NaN and with NaN behind: what nobody writes shows.
   exec::Result<exec::Tensor> Poisoned(exec::DType dtype, int64_t count,
                                       int32_t heads, int32_t dim);
   // REQUIRES: a tensor of either, possibly with the strides of [heads, rows].

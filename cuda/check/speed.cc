@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -86,6 +87,85 @@ struct BlockLists {
   }
 };
 
+// The row kernels of one sequence, and plain copies of as many bytes.
+class RowBench {
+ public:
+  explicit RowBench(exec::Device* device) : device_(device), stream_(device) {}
+
+  Status Create(const exec::AttentionProblem& problem, int32_t tokens,
+                int32_t ranks) {
+    SKRULL_EXEC_RETURN_IF_ERROR(stream_.Create());
+    Result<exec::MicroBatchMaps> maps = MapsOf(tokens, ranks);
+    SKRULL_EXEC_RETURN_IF_ERROR(maps.status());
+    keys_ = maps->sharded.bounds().total_kv;
+    lists_.maps = std::move(maps->blocks[0]);
+    SKRULL_EXEC_RETURN_IF_ERROR(lists_.Send(device_));
+    row_bytes_ = 2 * int64_t{problem.kv_heads} * problem.head_dim *
+                 exec::SizeOf(problem.dtype);
+    // Copies need as many; for short sequences pad rows are more than prefixes.
+    const int64_t longest = std::max(keys_, lists_.maps.gathered_rows());
+    for (const auto& [to, count] :
+         {std::pair(&rows_, int64_t{lists_.maps.rows}),
+          std::pair(&slot_, int64_t{lists_.maps.slot_rows}),
+          std::pair(&gathered_, lists_.maps.gathered_rows()),
+          std::pair(&prefixes_, longest), std::pair(&spare_, longest)}) {
+      SKRULL_EXEC_RETURN_IF_ERROR(
+          to->Make(device_, problem, problem.dtype, count));
+    }
+    return {};
+  }
+
+  Status Pack(const profile::MeasureOptions& options, RowSpeed::Kernel* to) {
+    return Time(
+        [this] {
+          return device_->GatherRows(Pairs(slot_, rows_), lists_.pack,
+                                     stream_.get());
+        },
+        2 * lists_.maps.rows, options, to);
+  }
+  Status Unpack(const profile::MeasureOptions& options, RowSpeed::Kernel* to) {
+    return Time(
+        [this] {
+          return device_->GatherRows(Pairs(prefixes_, gathered_), lists_.unpack,
+                                     stream_.get());
+        },
+        2 * keys_, options, to);
+  }
+  Status Fold(const profile::MeasureOptions& options, RowSpeed::Kernel* to) {
+    return Time(
+        [this] {
+          return device_->FoldRows(Pairs(gathered_, prefixes_), lists_.fold,
+                                   stream_.get());
+        },
+        keys_ + lists_.maps.gathered_rows(), options, to);
+  }
+
+ private:
+  // `moved` rows are read or written; a copy of half of them does both.
+  Status Time(const std::function<Status()>& kernel, int64_t moved,
+              const profile::MeasureOptions& options, RowSpeed::Kernel* to) {
+    to->bytes = moved * row_bytes_;
+    const auto synchronize = [this] {
+      return device_->Synchronize(stream_.get());
+    };
+    SKRULL_EXEC_RETURN_IF_ERROR(
+        TimeInto({kernel, synchronize}, options, &to->kernel));
+    const auto copy = [this, bytes = to->bytes / 2] {
+      return device_->Copy(spare_.k().data, prefixes_.k().data, bytes,
+                           stream_.get());
+    };
+    return TimeInto({copy, synchronize}, options, &to->copy);
+  }
+
+  exec::Device* const device_;
+  OwnStream stream_;
+  int64_t keys_ = 0;
+  int64_t row_bytes_ = 0;  // of K and V
+  BlockLists lists_;
+  KeyRows rows_, slot_, gathered_;
+  KeyRows prefixes_, spare_;
+};
+
 // Attention on one stream, copies of gathered rows on another.
 class OverlapBench {
  public:
@@ -154,11 +234,11 @@ double AttentionSpeed::backward_teraflops() const {
 Result<AttentionSpeed> MeasureAttention(
     exec::Device* device, exec::AttentionBackend* backend,
     const exec::AttentionProblem& problem, std::span<const Share> shares,
-    const profile::MeasureOptions& options) {
+    int32_t rank, const profile::MeasureOptions& options) {
   OwnStream stream(device);
   SKRULL_EXEC_RETURN_IF_ERROR(stream.Create());
   const Result<std::unique_ptr<AttentionWork>> work =
-      AttentionWork::Create(device, backend, problem, shares);
+      AttentionWork::Create(device, backend, problem, shares, rank);
   SKRULL_EXEC_RETURN_IF_ERROR(work.status());
   AttentionSpeed speed;
   speed.forward_flops = (*work)->forward_flops();
@@ -172,54 +252,30 @@ Result<AttentionSpeed> MeasureAttention(
   return speed;
 }
 
+double ShardEfficiency(const Timing& dense, const Timing& shard,
+                       int32_t ranks) {
+  return shard.seconds > 0 ? dense.seconds / ranks / shard.seconds : 0;
+}
+
+double RowSpeed::Kernel::gigabytes_per_second() const {
+  return kernel.seconds > 0 ? 1e-9 * static_cast<double>(bytes) / kernel.seconds
+                            : 0;
+}
+
+double RowSpeed::Kernel::share() const {
+  return kernel.seconds > 0 ? copy.seconds / kernel.seconds : 0;
+}
+
 Result<RowSpeed> MeasureRows(exec::Device* device,
                              const exec::AttentionProblem& problem,
                              int32_t tokens, int32_t ranks,
                              const profile::MeasureOptions& options) {
-  OwnStream stream(device);
-  SKRULL_EXEC_RETURN_IF_ERROR(stream.Create());
-  Result<exec::MicroBatchMaps> maps = MapsOf(tokens, ranks);
-  SKRULL_EXEC_RETURN_IF_ERROR(maps.status());
-  const int64_t keys = maps->sharded.bounds().total_kv;
-  BlockLists lists;
-  lists.maps = std::move(maps->blocks[0]);
-  SKRULL_EXEC_RETURN_IF_ERROR(lists.Send(device));
-  KeyRows rows, slot, gathered, prefixes;
-  for (const auto& [to, count] :
-       {std::pair(&rows, int64_t{maps->rows}),
-        std::pair(&slot, int64_t{lists.maps.slot_rows}),
-        std::pair(&gathered, lists.maps.gathered_rows()),
-        std::pair(&prefixes, keys)}) {
-    SKRULL_EXEC_RETURN_IF_ERROR(
-        to->Make(device, problem, problem.dtype, count));
-  }
+  RowBench bench(device);
+  SKRULL_EXEC_RETURN_IF_ERROR(bench.Create(problem, tokens, ranks));
   RowSpeed speed;
-  const int64_t row_bytes = 2 * int64_t{problem.kv_heads} * problem.head_dim *
-                            exec::SizeOf(problem.dtype);
-  speed.pack_bytes = 2 * lists.maps.rows * row_bytes;
-  speed.unpack_bytes = 2 * keys * row_bytes;
-  speed.fold_bytes = (keys + lists.maps.gathered_rows()) * row_bytes;
-  const auto synchronize = [&] { return device->Synchronize(stream.get()); };
-  SKRULL_EXEC_RETURN_IF_ERROR(TimeInto(
-      {[&] {
-         return device->GatherRows(Pairs(slot, rows), lists.pack, stream.get());
-       },
-       synchronize},
-      options, &speed.pack));
-  SKRULL_EXEC_RETURN_IF_ERROR(TimeInto({[&] {
-                                          return device->GatherRows(
-                                              Pairs(prefixes, gathered),
-                                              lists.unpack, stream.get());
-                                        },
-                                        synchronize},
-                                       options, &speed.unpack));
-  SKRULL_EXEC_RETURN_IF_ERROR(TimeInto({[&] {
-                                          return device->FoldRows(
-                                              Pairs(gathered, prefixes),
-                                              lists.fold, stream.get());
-                                        },
-                                        synchronize},
-                                       options, &speed.fold));
+  SKRULL_EXEC_RETURN_IF_ERROR(bench.Pack(options, &speed.pack));
+  SKRULL_EXEC_RETURN_IF_ERROR(bench.Unpack(options, &speed.unpack));
+  SKRULL_EXEC_RETURN_IF_ERROR(bench.Fold(options, &speed.fold));
   return speed;
 }
 

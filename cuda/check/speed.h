@@ -23,21 +23,32 @@ struct AttentionSpeed {
   double backward_teraflops() const;  // 2.5 forward passes
 };
 
-// One layer's attention of these shares. Errors: those of AttentionWork and of
-// what it calls.
+// One layer's attention of a rank's part of these shares, as AttentionWork has
+// it. Errors: those of AttentionWork and of what it calls.
 exec::Result<AttentionSpeed> MeasureAttention(
     exec::Device* device, exec::AttentionBackend* backend,
     const exec::AttentionProblem& problem,
-    std::span<const profile::Share> shares,
+    std::span<const profile::Share> shares, int32_t rank,
     const profile::MeasureOptions& options);
+
+// How much of the ideal a rank's shards keep: 1 if they take 1/ranks of the
+// dense time.
+double ShardEfficiency(const profile::Timing& dense,
+                       const profile::Timing& shard, int32_t ranks);
 
 // K and V rows that the executor moves for a sequence of `tokens` on a block of
 // `ranks`, on its first rank.
 struct RowSpeed {
-  profile::Timing pack, unpack, fold;
-  int64_t pack_bytes = 0;  // read and written, as below
-  int64_t unpack_bytes = 0;
-  int64_t fold_bytes = 0;
+  struct Kernel {
+    profile::Timing kernel;
+    profile::Timing copy;  // a plain copy that reads and writes as much
+    int64_t bytes = 0;     // read and written
+
+    double gigabytes_per_second() const;
+    // Its rate as a share of the copy's.
+    double share() const;
+  };
+  Kernel pack, unpack, fold;
 };
 exec::Result<RowSpeed> MeasureRows(exec::Device* device,
                                    const exec::AttentionProblem& problem,

@@ -66,8 +66,12 @@ std::vector<int64_t> GlobalRows(
 class Rank {
  public:
   Rank(exec::Device* device, exec::AttentionBackend* backend,
-       const exec::AttentionProblem& problem)
-      : device_(device), backend_(backend), problem_(problem), rows_(device) {}
+       const exec::AttentionProblem& problem, exec::Exchange exchange)
+      : device_(device),
+        backend_(backend),
+        problem_(problem),
+        exchange_(exchange),
+        rows_(device) {}
 
   Status Run(const exec::ExecutorResources& resources, const RankPlan& plan,
              const std::vector<int64_t>& global, const AttentionInputs& inputs,
@@ -77,7 +81,8 @@ class Rank {
     exec::BackwardTensors t;
     SKRULL_EXEC_RETURN_IF_ERROR(MakeTensors(global, inputs, &t));
     const auto executor = exec::Executor::Create(
-        {.problem = problem_, .grad_comm_dtype = {}}, resources);
+        {.problem = problem_, .exchange = exchange_, .grad_comm_dtype = {}},
+        resources);
     SKRULL_EXEC_RETURN_IF_ERROR(executor.status());
     const Result<exec::Step> step = (*executor)->Prepare(plan);
     SKRULL_EXEC_RETURN_IF_ERROR(step.status());
@@ -101,15 +106,16 @@ class Rank {
  private:
   Status MakeTensors(const std::vector<int64_t>& global,
                      const AttentionInputs& inputs, exec::BackwardTensors* t) {
-    const int64_t tail = backend_->kv_tail_rows();
+    const Behind tail = {.finite = backend_->kv_tail_rows(), .nan = kGuardRows};
+    const Behind queries = {.finite = kGuardRows, .nan = 0};
     struct In {
       const Rows* rows;
       int32_t heads;
-      int64_t tail;
+      Behind tail;
       Tensor* to;
     };
-    for (const In& in : {In{&inputs.q, problem_.q_heads, 0, &t->q},
-                         In{&inputs.d_o, problem_.q_heads, 0, &t->d_o},
+    for (const In& in : {In{&inputs.q, problem_.q_heads, queries, &t->q},
+                         In{&inputs.d_o, problem_.q_heads, queries, &t->d_o},
                          In{&inputs.k, problem_.kv_heads, tail, &t->k},
                          In{&inputs.v, problem_.kv_heads, tail, &t->v}}) {
       const Result<Tensor> made =
@@ -142,6 +148,7 @@ class Rank {
   exec::Device* const device_;
   exec::AttentionBackend* const backend_;
   const exec::AttentionProblem problem_;
+  const exec::Exchange exchange_;
   DeviceRows rows_;
 };
 
@@ -182,7 +189,7 @@ int64_t CountRows(const std::vector<SequencePlacement>& placements) {
 
 Result<AttentionOutputs> RunRanks(
     exec::AttentionBackend* backend, profile::RankPool* pool,
-    const exec::AttentionProblem& problem,
+    const exec::AttentionProblem& problem, exec::Exchange exchange,
     const std::vector<SequencePlacement>& placements,
     const AttentionInputs& inputs) {
   const auto ranks = static_cast<size_t>(pool->size());
@@ -204,7 +211,7 @@ Result<AttentionOutputs> RunRanks(
           .backend = backend,
           .communicators = pool->communicators(rank),
           .agreement = pool->agreement(rank)};
-      statuses[r] = Rank(resources.device, backend, problem)
+      statuses[r] = Rank(resources.device, backend, problem, exchange)
                         .Run(resources, plans[r], global[r], inputs, &parts[r]);
       if (!statuses[r].ok()) resources.communicators->Abort(statuses[r]);
     });

@@ -7,6 +7,7 @@
 
 #include "skrull/cuda/attention_backend.h"
 #include "skrull/cuda/check/attention_sample.h"
+#include "skrull/cuda/executor.h"
 #include "skrull/cuda/profile/rank_pools.h"
 #include "skrull/cuda/status.h"
 #include "skrull/planner/layout.h"
@@ -26,7 +27,7 @@ int64_t CountRows(const std::vector<SequencePlacement>& placements);
 // the order of their numbers. Errors: the first of any rank.
 exec::Result<AttentionOutputs> RunRanks(
     exec::AttentionBackend* backend, profile::RankPool* pool,
-    const exec::AttentionProblem& problem,
+    const exec::AttentionProblem& problem, exec::Exchange exchange,
     const std::vector<SequencePlacement>& placements,
     const AttentionInputs& inputs);
 

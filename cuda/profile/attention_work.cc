@@ -16,8 +16,9 @@ using exec::Result;
 using exec::Status;
 using exec::Tensor;
 
-// The share of rank 0 of a plan that places the sequences so.
-Result<RankMicroBatch> MicroBatchOf(std::span<const Share> shares) {
+// The share of a rank of a plan that places all sequences from rank 0 on.
+Result<RankMicroBatch> MicroBatchOf(std::span<const Share> shares,
+                                    int32_t rank) {
   RankMicroBatch micro_batch;
   std::vector<SequencePlacement> placements;
   for (const Share& share : shares) {
@@ -33,7 +34,10 @@ Result<RankMicroBatch> MicroBatchOf(std::span<const Share> shares) {
                           .degree = share.degree});
     micro_batch.token_count += share.tokens;
   }
-  micro_batch.segments = RankSegments(placements, 0);
+  micro_batch.segments = RankSegments(placements, rank);
+  if (!shares.empty() && micro_batch.segments.empty()) {
+    return exec::InvalidArgument("no share is of rank " + std::to_string(rank));
+  }
   for (const RankSegment& segment : micro_batch.segments) {
     micro_batch.row_count += segment.rows();
   }
@@ -56,7 +60,8 @@ double CausalPairs(const exec::SegmentList& list) {
 
 Result<std::unique_ptr<AttentionWork>> AttentionWork::Create(
     exec::Device* device, exec::AttentionBackend* backend,
-    const exec::AttentionProblem& problem, std::span<const Share> shares) {
+    const exec::AttentionProblem& problem, std::span<const Share> shares,
+    int32_t rank) {
   if (backend->memory() != device->memory()) {
     return exec::InvalidArgument("backend " + std::string(backend->name()) +
                                  " does not work in memory of device " +
@@ -65,9 +70,9 @@ Result<std::unique_ptr<AttentionWork>> AttentionWork::Create(
   for (const exec::Pass pass : {exec::Pass::kForward, exec::Pass::kBackward}) {
     SKRULL_EXEC_RETURN_IF_ERROR(backend->Supports(problem, pass));
   }
-  const Result<RankMicroBatch> micro_batch = MicroBatchOf(shares);
+  const Result<RankMicroBatch> micro_batch = MicroBatchOf(shares, rank);
   SKRULL_EXEC_RETURN_IF_ERROR(micro_batch.status());
-  Result<exec::MicroBatchMaps> maps = exec::BuildMaps(*micro_batch, 0, 1);
+  Result<exec::MicroBatchMaps> maps = exec::BuildMaps(*micro_batch, rank, 1);
   SKRULL_EXEC_RETURN_IF_ERROR(maps.status());
   std::unique_ptr<AttentionWork> work(
       new AttentionWork(device, backend, problem));

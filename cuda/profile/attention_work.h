@@ -16,18 +16,20 @@
 
 namespace skrull::profile {
 
-// One call for whole sequences, one for the first rank's zigzag shards of the
-// others. The first rank of each block: ranks differ by a row at most. Used by
-// one thread at a time.
+// One call for whole sequences, one for a rank's zigzag shards of the others.
+// By default the first rank of each block: ranks differ by a row at most. Used
+// by one thread at a time.
 class AttentionWork {
  public:
   // `device` and `backend` outlive it. Local shares come first in memory
-  // whatever their order. Errors: INVALID_ARGUMENT for shares whose rows do not
-  // fit int32; UNSUPPORTED or PLAN_BUILD_FAILED by the backend; those of the
-  // device.
+  // whatever their order. Whole sequences are rank 0's, and `rank` >= 0 has no
+  // part of blocks of so few ranks. Errors: INVALID_ARGUMENT for shares whose
+  // rows do not fit int32, or of which the rank has none; UNSUPPORTED or
+  // PLAN_BUILD_FAILED by the backend; those of the device.
   static exec::Result<std::unique_ptr<AttentionWork>> Create(
       exec::Device* device, exec::AttentionBackend* backend,
-      const exec::AttentionProblem& problem, std::span<const Share> shares);
+      const exec::AttentionProblem& problem, std::span<const Share> shares,
+      int32_t rank = 0);
 
   // Rows of the rank.
   int64_t rows() const { return rows_; }

@@ -20,7 +20,7 @@ namespace skrull::exec::testing {
 // Handles are written when their call is done, not before. Every second of
 // CommGetAsyncError's answers comes late. To connect or allocate on a thread
 // that has not selected a device is a misuse.
-class FakeNccl final : public NcclApi {
+class FakeNccl : public NcclApi {
  public:
   FakeNccl();
   ~FakeNccl() override;
