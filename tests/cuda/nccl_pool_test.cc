@@ -209,7 +209,7 @@ TEST_CASE("NcclPool: an asynchronous error ends all ranks, without a call",
   const Status own = pools[1]->Poll();
   CHECK(own.code() == StatusCode::kCommFailed);
   CHECK_THAT(own.message(), Catch::Contains("fake error 6"));
-  for (const size_t other : {0, 2}) {
+  for (const size_t other : {size_t{0}, size_t{2}}) {
     CHECK(pools[other]->Poll() ==
           Status(StatusCode::kAborted, "rank 1: " + own.ToString()));
   }
