@@ -1,6 +1,7 @@
 // libskrull_backend_cuda.so.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -10,31 +11,34 @@
 namespace skrull::exec {
 namespace {
 
-// Errors: DEVICE_ERROR without a GPU that can be used; UNSUPPORTED naming one
-// that has no mma.sync m16n8k16 of bfloat16 or no cp.async.
+// What mma.sync m16n8k16 of bfloat16 and cp.async need.
+constexpr int kLeastMajor = 8;
+
+// Errors: DEVICE_ERROR without a GPU that can be used; UNSUPPORTED if none is
+// new enough. Which one calls run on is the executor's device, and a CudaDevice
+// is made of no older one.
 BackendResult CreateCudaAttention() {
-  int device = 0;
-  int major = 0;
-  int minor = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) {
+  int count = 0;
+  int best = 0;
+  cudaError_t error = cudaGetDeviceCount(&count);
+  for (int device = 0; error == cudaSuccess && device < count; ++device) {
+    int major = 0;
     error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
                                    device);
-  }
-  if (error == cudaSuccess) {
-    error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor,
-                                   device);
+    best = std::max(best, major);
   }
   if (error != cudaSuccess) {
+    (void)cudaGetLastError();  // it is told here, not to the next who asks
     return Status(StatusCode::kDeviceError,
                   std::string("the cuda backend finds no GPU: ") +
                       cudaGetErrorString(error));
   }
-  if (major < 8) {
+  if (best < kLeastMajor) {
     return Status(StatusCode::kUnsupported,
-                  "the cuda backend needs compute capability 8.0, and device " +
-                      std::to_string(device) + " has " + std::to_string(major) +
-                      "." + std::to_string(minor));
+                  "the cuda backend needs compute capability " +
+                      std::to_string(kLeastMajor) +
+                      ".0, and no GPU of this machine has more than " +
+                      std::to_string(best) + ".x");
   }
   return std::unique_ptr<AttentionBackend>(
       std::make_unique<CudaAttention>(MemoryKind::kCuda));
