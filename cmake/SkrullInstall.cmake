@@ -19,7 +19,7 @@ install(FILES ${PROJECT_BINARY_DIR}/skrull-config.cmake
 # Public headers only: how a policy works inside is not API.
 set(include_dir ${CMAKE_INSTALL_INCLUDEDIR}/skrull)
 foreach(name IN ITEMS chunk_plan cost_model error job layout plan plan_checker
-                      planner rank_plan)
+                      plan_digest planner rank_plan)
   install(FILES ${PROJECT_SOURCE_DIR}/server/planner/${name}.h
           DESTINATION ${include_dir}/planner)
 endforeach()

@@ -7,20 +7,10 @@
 #include <thread>
 #include <vector>
 
-#include "skrull/cuda/rank_votes.h"
-
 namespace skrull::exec {
 namespace {
 
-constexpr DigestBytes kNone = {};
 constexpr int64_t kBytes = sizeof(DigestBytes);
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 // What AllGatherOverPool returns a call of.
 class PoolGather {
@@ -118,18 +108,6 @@ class PoolGather {
 
 }  // namespace
 
-std::optional<DigestBytes> ParseDigest(std::string_view hex) {
-  DigestBytes bytes = kNone;
-  if (hex.size() != 2 * bytes.size()) return std::nullopt;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    const int high = HexDigit(hex[2 * i]);
-    const int low = HexDigit(hex[2 * i + 1]);
-    if (high < 0 || low < 0) return std::nullopt;
-    bytes[i] = static_cast<uint8_t>(high * 16 + low);
-  }
-  return bytes;
-}
-
 Status CompareDigests(std::span<const DigestBytes> all) {
   constexpr int kMaxListed = 32;
   const DigestBytes& common = all[MostCommon(all)];
@@ -139,23 +117,23 @@ Status CompareDigests(std::span<const DigestBytes> all) {
     if (all[r] == common) continue;
     if (++others > kMaxListed) continue;
     ranks += (ranks.empty() ? "" : ", ") + std::to_string(r);
-    if (all[r] == kNone) ranks += " (no plan)";
+    if (all[r] == kNoDigest) ranks += " (no plan)";
   }
   if (others == 0) return {};
   if (others > kMaxListed) ranks += ", ...";
   return {StatusCode::kFailedPrecondition,
           "ranks hold different plans: " + std::to_string(others) + " of " +
               std::to_string(all.size()) + " differ from the most common one" +
-              (common == kNone ? ", which is to have none" : "") +
+              (common == kNoDigest ? ", which is to have none" : "") +
               ", at rank " + ranks};
 }
 
 Status GatheredAgreement::Agree(std::string_view digest) {
-  const DigestBytes mine = ParseDigest(digest).value_or(kNone);
+  const DigestBytes mine = ParseDigest(digest).value_or(kNoDigest);
   std::vector<DigestBytes> all(static_cast<size_t>(ranks_));
   SKRULL_EXEC_RETURN_IF_ERROR(all_gather_(mine, all));
   SKRULL_EXEC_RETURN_IF_ERROR(CompareDigests(all));
-  if (mine != kNone) return {};
+  if (mine != kNoDigest) return {};
   return InvalidArgument(digest.empty() ? "no rank has a plan"
                                         : "'" + std::string(digest) +
                                               "' is not the hexadecimal "

@@ -6,12 +6,10 @@
 #ifndef SKRULL_CUDA_GATHERED_AGREEMENT_H_
 #define SKRULL_CUDA_GATHERED_AGREEMENT_H_
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -19,19 +17,14 @@
 #include "skrull/cuda/communicator.h"
 #include "skrull/cuda/device.h"
 #include "skrull/cuda/status.h"
+#include "skrull/planner/plan_digest.h"
 
 namespace skrull::exec {
-
-// A SHA-256; all zero for a rank that has no plan.
-using DigestBytes = std::array<uint8_t, 32>;
 
 // Contributes `mine` and fills `all`, one entry a rank, in rank order. Blocks
 // until all ranks called it, or a deadline of its own.
 using DigestAllGather =
     std::function<Status(const DigestBytes& mine, std::span<DigestBytes> all)>;
-
-// From 64 hexadecimal digits; nothing for any other text.
-std::optional<DigestBytes> ParseDigest(std::string_view hex);
 
 // OK if all are the same. Errors: FAILED_PRECONDITION naming the ranks that
 // differ from the most common digest (from the lowest rank's of those equally

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <functional>
 
+#include "skrull/planner/plan_digest.h"
+
 namespace skrull::exec {
 
 std::string DescribeDifference(int32_t first_rank,

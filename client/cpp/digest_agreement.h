@@ -3,19 +3,15 @@
 #ifndef SKRULL_CLIENT_CPP_DIGEST_AGREEMENT_H_
 #define SKRULL_CLIENT_CPP_DIGEST_AGREEMENT_H_
 
-#include <array>
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "skrull/planner/plan_digest.h"
 
 namespace skrull {
-
-// SHA-256 as bytes.
-using DigestBytes = std::array<uint8_t, 32>;
 
 // The trainer's own all-gather: contributes this rank's bytes and returns those
 // of all ranks, in rank order. Its errors are passed through.

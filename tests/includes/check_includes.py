@@ -30,7 +30,7 @@ PURE_ABSL = ("absl/algorithm/", "absl/base/attributes.h", "absl/status/",
              "absl/strings/", "absl/types/")
 
 LAYOUT = {"skrull/planner/chunk_plan.h", "skrull/planner/layout.h",
-          "skrull/planner/rank_plan.h"}
+          "skrull/planner/plan_digest.h", "skrull/planner/rank_plan.h"}
 CONVERT = {"skrull/server/convert.h"}
 GRPC = ("grpc/", "grpcpp/", "google/protobuf/", "skrull/v1/")
 
@@ -69,7 +69,8 @@ ROOMS = [
     Room("layout", lambda path: path in {
         "server/planner/chunk_plan.cc",
         "server/planner/chunk_plan.h", "server/planner/layout.h",
-        "server/planner/layout.cc", "server/planner/rank_plan.h"}, LAYOUT, pure=True),
+        "server/planner/layout.cc", "server/planner/plan_digest.cc",
+        "server/planner/plan_digest.h", "server/planner/rank_plan.h"}, LAYOUT, pure=True),
     Room("planner", under("server/planner/"),
          ("skrull/planner/",) + PURE_ABSL, pure=True),
     Room("server", under("server/"),
