@@ -40,6 +40,15 @@ class CallGuard {
     return status.ok() ? recorded : status;
   }
 
+  // One call of an executor: work() unless there is a failure, and what it
+  // returns or throws is one. Returns the first failure.
+  template <class Work>
+  Status Guarded(const Work& work) {
+    SKRULL_EXEC_RETURN_IF_ERROR(Poll());
+    Fail(WithoutExceptions(work));
+    return failure();
+  }
+
   // The first failure. Asks device and communicators, unless there is one.
   Status Poll();
   // Until all work is done; DEADLINE_EXCEEDED after `timeout` is a failure.

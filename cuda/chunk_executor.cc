@@ -165,20 +165,15 @@ Result<ChunkStep> ChunkExecutor::Prepare(const RankPlan& plan) {
 Status ChunkExecutor::Forward(const ChunkStep& step, int32_t operation,
                               int32_t layer, const ForwardTensors& tensors,
                               Stream stream) {
-  SKRULL_EXEC_RETURN_IF_ERROR(Poll());
-  impl_->guard().Fail(WithoutExceptions(
-      [&] { return impl_->Forward(step, operation, layer, tensors, stream); }));
-  return impl_->guard().failure();
+  return impl_->guard().Guarded(
+      [&] { return impl_->Forward(step, operation, layer, tensors, stream); });
 }
 
 Status ChunkExecutor::Backward(const ChunkStep& step, int32_t operation,
                                int32_t layer, const BackwardTensors& tensors,
                                Stream stream) {
-  SKRULL_EXEC_RETURN_IF_ERROR(Poll());
-  impl_->guard().Fail(WithoutExceptions([&] {
-    return impl_->Backward(step, operation, layer, tensors, stream);
-  }));
-  return impl_->guard().failure();
+  return impl_->guard().Guarded(
+      [&] { return impl_->Backward(step, operation, layer, tensors, stream); });
 }
 
 int64_t ChunkExecutor::store_bytes() const { return impl_->store_bytes(); }

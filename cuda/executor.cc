@@ -160,26 +160,22 @@ Result<Step> Executor::Prepare(const RankPlan& plan) {
 
 Status Executor::Forward(const Step& step, int32_t micro_batch,
                          const ForwardTensors& tensors, Stream stream) {
-  SKRULL_EXEC_RETURN_IF_ERROR(Poll());
-  impl_->guard().Fail(WithoutExceptions([&] {
+  return impl_->guard().Guarded([&] {
     return impl_->Call(step, micro_batch, stream,
                        [&](const internal::MicroBatchState& mb) {
                          return impl_->Forward(mb, tensors, stream);
                        });
-  }));
-  return impl_->guard().failure();
+  });
 }
 
 Status Executor::Backward(const Step& step, int32_t micro_batch,
                           const BackwardTensors& tensors, Stream stream) {
-  SKRULL_EXEC_RETURN_IF_ERROR(Poll());
-  impl_->guard().Fail(WithoutExceptions([&] {
+  return impl_->guard().Guarded([&] {
     return impl_->Call(step, micro_batch, stream,
                        [&](const internal::MicroBatchState& mb) {
                          return impl_->Backward(mb, tensors, stream);
                        });
-  }));
-  return impl_->guard().failure();
+  });
 }
 
 Status Executor::Poll() { return impl_->guard().Poll(); }

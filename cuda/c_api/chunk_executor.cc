@@ -1,5 +1,4 @@
 // Execution through skrull_exec_chunks.h.
-#include <memory>
 #include <utility>
 
 #include "skrull/cuda/c_api/execution.h"
@@ -8,46 +7,10 @@
 namespace skrull::exec::c_api {
 namespace {
 
-Result<ChunkExecutorOptions> ToOptions(
-    const skrull_chunk_executor_options& given) {
-  SKRULL_EXEC_RETURN_IF_ERROR(
-      CheckZero("executor options: reserved", given.reserved));
-  SKRULL_EXEC_RETURN_IF_ERROR(
-      CheckFlag("executor options: deterministic", given.deterministic));
-  SKRULL_EXEC_RETURN_IF_ERROR(CheckFlag(
-      "executor options: grad_comm_accumulator", given.grad_comm_accumulator));
-  ChunkExecutorOptions options;
-  options.problem = {.dtype = static_cast<DType>(given.dtype),
-                     .q_heads = given.q_heads,
-                     .kv_heads = given.kv_heads,
-                     .head_dim = given.head_dim,
-                     .scale = given.scale,
-                     .deterministic = given.deterministic == 1};
-  options.layer_count = given.layer_count;
-  if (given.grad_comm_accumulator == 1) {
-    options.grad_comm_dtype = AccumulatorOf(options.problem.dtype);
-  }
-  return options;
-}
-
-Status Create(const skrull_chunk_executor_options* options,
-              skrull_device* device, skrull_backend* backend, skrull_comm* comm,
-              skrull_chunk_executor** executor) {
-  skrull_chunk_executor_options read;
-  SKRULL_EXEC_RETURN_IF_ERROR(NotNull(executor, "executor"));
-  SKRULL_EXEC_RETURN_IF_ERROR(ReadStruct(options, "executor options", &read));
-  const Result<ChunkExecutorOptions> wanted = ToOptions(read);
-  SKRULL_EXEC_RETURN_IF_ERROR(wanted.status());
-  Result<ExecutorParts> parts =
-      ToParts(device, backend, comm, read.gather_digests, read.gather_context);
-  SKRULL_EXEC_RETURN_IF_ERROR(parts.status());
-  auto made = std::make_unique<skrull_chunk_executor>();
-  made->parts = *std::move(parts);
-  auto created = ChunkExecutor::Create(*wanted, made->parts.resources());
-  SKRULL_EXEC_RETURN_IF_ERROR(created.status());
-  made->executor = *std::move(created);
-  *executor = made.release();
-  return {};
+// The fields that only this executor's options have.
+void TakeOwn(const skrull_chunk_executor_options& given,
+             ChunkExecutorOptions* options) {
+  options->layer_count = given.layer_count;
 }
 
 // What a rank without a plan takes part with.
@@ -69,7 +32,8 @@ int32_t skrull_chunk_executor_create(
     const skrull_chunk_executor_options* options, skrull_device* device,
     skrull_backend* backend, skrull_comm* comm,
     skrull_chunk_executor** executor) {
-  return Call([&] { return Create(options, device, backend, comm, executor); });
+  return CreateCall<skrull::exec::ChunkExecutor>(options, TakeOwn, device,
+                                                 backend, comm, executor);
 }
 
 void skrull_chunk_executor_destroy(skrull_chunk_executor* executor) {

@@ -3,6 +3,8 @@
 #define SKRULL_CUDA_C_API_EXECUTION_H_
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "skrull/cuda/c_api/call.h"
 #include "skrull/cuda/c_api/handles.h"
@@ -23,6 +25,56 @@ Result<ExecutorParts> ToParts(const skrull_device* device,
 // Errors: those of ReadStruct.
 Result<ForwardTensors> ToForward(const skrull_forward_tensors* tensors);
 Result<BackwardTensors> ToBackward(const skrull_backward_tensors* tensors);
+
+// What the options of both executors say alike. Errors: UNSUPPORTED or
+// INVALID_ARGUMENT naming the field.
+template <class Options, class Given>
+Result<Options> ToOptions(const Given& given) {
+  SKRULL_EXEC_RETURN_IF_ERROR(
+      CheckZero("executor options: reserved", given.reserved));
+  SKRULL_EXEC_RETURN_IF_ERROR(
+      CheckFlag("executor options: deterministic", given.deterministic));
+  SKRULL_EXEC_RETURN_IF_ERROR(CheckFlag(
+      "executor options: grad_comm_accumulator", given.grad_comm_accumulator));
+  Options options;
+  options.problem = {.dtype = static_cast<DType>(given.dtype),
+                     .q_heads = given.q_heads,
+                     .kv_heads = given.kv_heads,
+                     .head_dim = given.head_dim,
+                     .scale = given.scale,
+                     .deterministic = given.deterministic == 1};
+  if (given.grad_comm_accumulator == 1) {
+    options.grad_comm_dtype = AccumulatorOf(options.problem.dtype);
+  }
+  return options;
+}
+
+// Makes an executor and its handle; take_own(given, &options) reads what only
+// its options have. Sets *executor.
+template <class Executor, class Given, class Options, class Handle>
+int32_t CreateCall(const Given* options,
+                   void (*take_own)(const Given&, Options*),
+                   skrull_device* device, skrull_backend* backend,
+                   skrull_comm* comm, Handle** executor) {
+  return Call([&]() -> Status {
+    Given read;
+    SKRULL_EXEC_RETURN_IF_ERROR(NotNull(executor, "executor"));
+    SKRULL_EXEC_RETURN_IF_ERROR(ReadStruct(options, "executor options", &read));
+    Result<Options> wanted = ToOptions<Options>(read);
+    SKRULL_EXEC_RETURN_IF_ERROR(wanted.status());
+    take_own(read, &*wanted);
+    Result<ExecutorParts> parts = ToParts(
+        device, backend, comm, read.gather_digests, read.gather_context);
+    SKRULL_EXEC_RETURN_IF_ERROR(parts.status());
+    auto made = std::make_unique<Handle>();
+    made->parts = *std::move(parts);
+    auto created = Executor::Create(*wanted, made->parts.resources());
+    SKRULL_EXEC_RETURN_IF_ERROR(created.status());
+    made->executor = *std::move(created);
+    *executor = made.release();
+    return {};
+  });
+}
 
 // What comes first in a forward or backward call.
 template <class Handle, class Step>
