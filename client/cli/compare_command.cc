@@ -190,12 +190,7 @@ void AddCompareCommand(CLI::App& app, int* exit_code) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::IsMember(PolicyNames()));
-  command
-      ->add_option("--batch-size", flags->batch_size,
-                   "Sequences in a batch; the last batch may be shorter. "
-                   "Default: all lengths are one batch")
-      ->type_name("COUNT")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  AddBatchSizeOption(command, &flags->batch_size);
   command
       ->add_option("--batches", flags->batch_limit,
                    "Plan only so many batches of each list, the first. "

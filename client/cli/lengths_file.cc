@@ -1,5 +1,6 @@
 #include "skrull/cli/lengths_file.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -107,6 +108,15 @@ std::vector<std::span<const int64_t>> SplitBatches(
     batches.push_back(all.subspan(begin, std::min(size, all.size() - begin)));
   }
   return batches;
+}
+
+void AddBatchSizeOption(CLI::App* command, int64_t* batch_size) {
+  command
+      ->add_option("--batch-size", *batch_size,
+                   "Sequences in a batch; the last batch may be shorter. "
+                   "Default: all lengths are one batch")
+      ->type_name("COUNT")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
 }
 
 }  // namespace skrull::cli

@@ -10,6 +10,10 @@
 
 #include "absl/status/statusor.h"
 
+namespace CLI {
+class App;
+}
+
 namespace skrull::cli {
 
 // The integers of `text`, in order, whatever their value: the planner judges
@@ -26,6 +30,10 @@ absl::StatusOr<std::vector<int64_t>> ReadLengths(const std::string& path);
 // shorter. No lengths are one empty batch. The result refers to `lengths`.
 std::vector<std::span<const int64_t>> SplitBatches(
     const std::vector<int64_t>& lengths, int64_t batch_size);
+
+// Adds --batch-size, the `batch_size` of SplitBatches. `batch_size` must
+// outlive the command.
+void AddBatchSizeOption(CLI::App* command, int64_t* batch_size);
 
 // The lines of `text` without their ends, numbered from 1: calls
 // visit(line_number, line) until it returns false.

@@ -135,12 +135,7 @@ void AddPlanCommand(CLI::App& app, int* exit_code) {
                    "input")
       ->type_name("FILE")
       ->required();
-  command
-      ->add_option("--batch-size", flags->batch_size,
-                   "Sequences in a batch; the last batch may be shorter. "
-                   "Default: all lengths are one batch")
-      ->type_name("COUNT")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  AddBatchSizeOption(command, &flags->batch_size);
   command
       ->add_option("--step", flags->step,
                    "Step of the first batch; the next have the next steps. "
