@@ -28,6 +28,10 @@ enum class ErrorReason : int8_t {
   kRendezvousConflict,  // FAILED_PRECONDITION: ranks came with other terms
   kJobNotFound,         // NOT_FOUND
   kJobExists,           // ALREADY_EXISTS: same name, other spec
+  kUnauthenticated,     // UNAUTHENTICATED: no valid token or certificate
+  kPermissionDenied,    // PERMISSION_DENIED: not this caller's to do
+  kQuotaExceeded,       // RESOURCE_EXHAUSTED: over the caller's own share
+  kAttemptsExhausted,   // FAILED_PRECONDITION: out of memory once too often
   kLimitExceeded,       // RESOURCE_EXHAUSTED: over a server limit
   kQueueFull,           // RESOURCE_EXHAUSTED: planning queue full, retry
   kDraining,            // UNAVAILABLE: shutting down, retry elsewhere
