@@ -1,5 +1,6 @@
 #include "skrull/server/backend.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -13,6 +14,10 @@ namespace {
 constexpr int64_t kStoreThreads = 2;
 // Beside one task for each call that may wait: job changes and reports.
 constexpr int64_t kStoreQueue = 4096;
+// Jobs and plans that the status board remembers: as many as one answer of
+// GetStatus may hold.
+constexpr int64_t kBoardJobs = 1000;
+constexpr int64_t kBoardPlans = 1000;
 
 absl::Status DrainingError() {
   return MakeError({.reason = ErrorReason::kDraining},
@@ -73,6 +78,10 @@ Backend::Backend(const ServerOptions& options, std::unique_ptr<Store> store,
       clock_(clock),
       logger_(logger),
       metrics_(metrics),
+      start_time_(clock->Now()),
+      board_({.max_jobs = std::max(kBoardJobs, options.job_metrics),
+              .max_plans = kBoardPlans},
+             clock),
       planner_(store_.get(), options.kept_steps, clock, logger, metrics),
       plans_(
           {.max_waits = options.max_waiting_calls},
@@ -86,11 +95,18 @@ Backend::Backend(const ServerOptions& options, std::unique_ptr<Store> store,
             [this](const RegisteredJob& job) {
               plans_.EndJob(job);
               rendezvous_.EndJob(job);
+              board_.Forget(job.id());
             }),
       store_pool_("store", kStoreThreads,
                   kStoreQueue + options.max_waiting_calls, clock),
       planning_pool_(options.planning_threads, options.planning_queue, clock,
-                     metrics) {}
+                     metrics) {
+  metrics_->SetBounds(
+      {.planning_threads = options.planning_threads,
+       .queued_batches = options.planning_queue,
+       .waiting_calls = options.max_waiting_calls,
+       .cached_plan_bytes = PlanDirectory::Limits{}.max_cached_bytes});
+}
 
 Backend::~Backend() {
   StartDrain();
@@ -118,6 +134,10 @@ void Backend::PlanBatch(const v1::PlanBatchRequest& request,
     PlanOutcome result = planner_.Answer(*batch);
     if (result.ok() && result->committed) {
       plans_.Publish(batch->step_key(), result->plan);
+      if (result->planning_seconds) {
+        board_.AddPlan(batch->registered->id(), batch->job(), batch->lengths,
+                       result->plan->plan(), *result->planning_seconds);
+      }
     }
     return result;
   });
@@ -229,7 +249,10 @@ void Backend::ReportStep(const v1::ReportStepRequest& request,
           return store_->PutReport(job->record().name, job->record().generation,
                                    report, options_.kept_steps);
         });
-        if (stored.ok()) metrics_->CountStepReport(report.outcome());
+        if (stored.ok()) {
+          metrics_->CountStepReport(report.outcome());
+          board_.AddReport(job->id(), job->record().name, report.outcome());
+        }
         done(stored);
       });
   if (!queued.ok()) done(queued);
@@ -237,6 +260,7 @@ void Backend::ReportStep(const v1::ReportStepRequest& request,
 
 void Backend::StartDrain() {
   draining_ = true;
+  metrics_->SetDraining();
   plans_.Drain();
   rendezvous_.Drain();
 }

@@ -6,10 +6,12 @@
 #define SKRULL_SERVER_BACKEND_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,6 +24,7 @@
 #include "skrull/server/plan_directory.h"
 #include "skrull/server/planning_pool.h"
 #include "skrull/server/rendezvous.h"
+#include "skrull/server/status/status_board.h"
 #include "skrull/server/store.h"
 #include "skrull/server/worker_pool.h"
 #include "skrull/v1/planner_service.pb.h"
@@ -71,6 +74,21 @@ class Backend {
   void ReportStep(const v1::ReportStepRequest& request,
                   std::function<void(const absl::Status&)> done);
 
+  // The jobs and plans that a caller may see.
+  using MaySee = std::function<bool(const JobRecord&)>;
+  // Answers, from the store's pool, with what the daemon is doing. Errors:
+  // INVALID_ARGUMENT naming the field out of range.
+  void GetStatus(
+      const v1::GetStatusRequest& request, MaySee may_see,
+      std::function<void(const absl::StatusOr<v1::ServerStatus>&)> done);
+  // The same at once, with at most that many jobs and plans. O(jobs): not on a
+  // gRPC thread.
+  v1::ServerStatus Status(int64_t max_jobs, int64_t max_plans,
+                          const MaySee& may_see);
+  // The jobs that have metrics of their own: at most options.job_metrics, those
+  // that were active last and within options.job_metrics_expiry_seconds.
+  std::vector<StatusBoard::JobActivity> MeasuredJobs();
+
   // Refuses new work, and all that waits for a commit or for other ranks, with
   // kDraining.
   void StartDrain();
@@ -93,7 +111,9 @@ class Backend {
   const Clock* const clock_;
   const Logger* const logger_;
   Metrics* const metrics_;
+  const std::chrono::system_clock::time_point start_time_;
   std::atomic<bool> draining_ = false;
+  StatusBoard board_;
   const BatchPlanner planner_;
   PlanDirectory plans_;
   Rendezvous rendezvous_;

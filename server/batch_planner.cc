@@ -125,7 +125,7 @@ PlanOutcome BatchPlanner::MakeAndCheck(const BatchRequest& request) const {
   auto made = CommittedPlan::Make(*std::move(plan), std::move(encoded.digest),
                                   std::move(record));
   timer.End(PlanningPhase::kEncode);
-  metrics_->CountPlan(made->plan());
+  metrics_->CountPlan(request.job(), made->plan());
   return PlanAnswer{
       .plan = std::move(made), .planning_seconds = seconds, .committed = false};
 }

@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "google/protobuf/stubs/logging.h"
 #include "skrull/server/clock.h"
+#include "skrull/server/metrics/metrics_doc.h"
 #include "skrull/server/options.h"
 #include "skrull/server/planner_server.h"
 #include "skrull/server/version.h"
@@ -87,6 +88,9 @@ int Main(const std::vector<std::string>& arguments) {
       return kExitOk;
     case ServerCommand::Action::kOptionsMarkdown:
       std::fputs(OptionsMarkdown().c_str(), stdout);
+      return kExitOk;
+    case ServerCommand::Action::kMetricsMarkdown:
+      std::fputs(MetricsMarkdown().c_str(), stdout);
       return kExitOk;
   }
   return kExitUsage;

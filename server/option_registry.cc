@@ -159,6 +159,8 @@ std::vector<Option> MakeRegistry() {
       {"warning", LogLevel::kWarning},
       {"info", LogLevel::kInfo},
       {"debug", LogLevel::kDebug}};
+  const std::vector<std::pair<std::string, LogFormat>> formats = {
+      {"text", LogFormat::kText}, {"json", LogFormat::kJson}};
   const std::vector<std::pair<std::string, std::vector<Option>>> sections = {
       {"Addresses",
        {
@@ -249,6 +251,29 @@ std::vector<Option> MakeRegistry() {
            Choice("log_level", &O::log_level, levels,
                   "Least severe log lines that are written, to standard "
                   "error."),
+       }},
+      {"Observation",
+       {
+           Choice("log_format", &O::log_format, formats,
+                  "Form of a log line: `text` for people, or `json`, one "
+                  "object with `time`, `level`, `event` and the event's "
+                  "fields."),
+           Seconds("slow_call_seconds", &O::slow_call_seconds, 0, 86400,
+                   "A call that takes longer than this to answer is logged as "
+                   "slow; of StreamPlans, a batch. GetRankPlan and Rendezvous "
+                   "wait for others and are never slow. 0: no call is."),
+           Choice("status_page", &O::status_page, booleans,
+                  "Serve a page for people at / of metrics_address: the "
+                  "daemon, its jobs and their latest plans. It names jobs and "
+                  "their owners to all who reach that address."),
+           Integer("job_metrics", &O::job_metrics, 0, 10'000,
+                   "Most jobs that have metrics of their own, those that were "
+                   "active last; 0: none has. They name jobs to all who reach "
+                   "metrics_address, and cost Prometheus seven series a job."),
+           Seconds("job_metrics_expiry_seconds", &O::job_metrics_expiry_seconds,
+                   1, 30 * 86400.0,
+                   "A job's own metrics go when it neither planned nor "
+                   "reported for this long."),
        }},
   };
   std::vector<Option> registry;

@@ -18,7 +18,8 @@ namespace {
 constexpr char kConfig[] = "config";
 constexpr char kHelp[] = "help";
 constexpr char kVersion[] = "version";
-constexpr char kMarkdown[] = "print-options-markdown";
+constexpr char kOptionsMarkdown[] = "print-options-markdown";
+constexpr char kMetricsMarkdown[] = "print-metrics-markdown";
 
 struct Flag {
   std::string name;
@@ -26,7 +27,8 @@ struct Flag {
 };
 
 bool TakesNoValue(const std::string& name) {
-  return name == kHelp || name == kVersion || name == kMarkdown;
+  return name == kHelp || name == kVersion || name == kOptionsMarkdown ||
+         name == kMetricsMarkdown;
 }
 
 absl::Status UsageError(const std::string& argument,
@@ -157,8 +159,11 @@ absl::StatusOr<ServerCommand> ParseServerCommandLine(
   for (const Flag& flag : *flags) {
     if (flag.name == kHelp) command.action = ServerCommand::Action::kHelp;
     if (flag.name == kVersion) command.action = ServerCommand::Action::kVersion;
-    if (flag.name == kMarkdown) {
+    if (flag.name == kOptionsMarkdown) {
       command.action = ServerCommand::Action::kOptionsMarkdown;
+    }
+    if (flag.name == kMetricsMarkdown) {
+      command.action = ServerCommand::Action::kMetricsMarkdown;
     }
     if (flag.name != kConfig) continue;
     if (config) return FieldError(kConfig, "given a second time");
@@ -193,6 +198,8 @@ std::string ServerHelpText() {
       "  --help, --version\n"
       "  --print-options-markdown\n"
       "      Print docs/configuration.md.\n"
+      "  --print-metrics-markdown\n"
+      "      Print docs/metrics.md.\n"
       "\n"
       "Exit status: 0 after a clean stop, 1 on failure, 2 on a usage error.\n";
   const ServerOptions defaults;

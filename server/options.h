@@ -16,6 +16,7 @@
 namespace skrull {
 
 enum class LogLevel : int8_t { kError, kWarning, kInfo, kDebug };
+enum class LogFormat : int8_t { kText, kJson };
 
 // Plain data. The registry documents each member, under the same name, and
 // states its range; values made by ParseServerCommandLine are in range.
@@ -51,12 +52,25 @@ struct ServerOptions {
   double drain_seconds = 20;
   LogLevel log_level = LogLevel::kInfo;
 
+  // What it tells about itself.
+  LogFormat log_format = LogFormat::kText;
+  double slow_call_seconds = 2;  // 0 = no call is slow
+  bool status_page = true;
+  int64_t job_metrics = 0;  // jobs with series of their own
+  double job_metrics_expiry_seconds = 3600;
+
   friend bool operator==(const ServerOptions&, const ServerOptions&) = default;
 };
 
 // What a command line asks for.
 struct ServerCommand {
-  enum class Action : int8_t { kRun, kHelp, kVersion, kOptionsMarkdown };
+  enum class Action : int8_t {
+    kRun,
+    kHelp,
+    kVersion,
+    kOptionsMarkdown,
+    kMetricsMarkdown,
+  };
 
   Action action = Action::kRun;
   ServerOptions options;

@@ -150,12 +150,14 @@ void PlanDirectory::Insert(const StepKey& key,
   while (cached_bytes_ > limits_.max_cached_bytes && cached_.size() > 1) {
     Evict(cached_.find(ages_.front()));
   }
+  metrics_->SetCachedPlans(std::ssize(cached_), cached_bytes_);
 }
 
 void PlanDirectory::Evict(std::map<StepKey, Cached>::iterator it) {
   cached_bytes_ -= it->second.plan->size_bytes();
   ages_.erase(it->second.age);
   cached_.erase(it);
+  metrics_->SetCachedPlans(std::ssize(cached_), cached_bytes_);
 }
 
 PlanDirectory::Waits PlanDirectory::TakeAll(const StepKey& key) {

@@ -7,6 +7,14 @@
 #include "skrull/planner/error.h"
 
 namespace skrull {
+namespace {
+
+double SecondsBetween(std::chrono::steady_clock::time_point start,
+                      std::chrono::steady_clock::time_point end) {
+  return std::chrono::duration<double>(end - start).count();
+}
+
+}  // namespace
 
 PlanningPool::PlanningPool(int64_t threads, int64_t max_queued,
                            const Clock* clock, Metrics* metrics)
@@ -18,6 +26,7 @@ void PlanningPool::Submit(const std::string& key,
                           std::shared_ptr<PlanCaller> caller,
                           std::function<PlanOutcome()> plan) {
   auto flight = std::make_shared<Flight>();
+  flight->queued = clock_->MonotonicNow();
   if (!key.empty()) {
     MutexLock lock(&mutex_);
     auto [it, inserted] = flights_.try_emplace(key, flight);
@@ -45,6 +54,8 @@ void PlanningPool::Submit(const std::string& key,
 void PlanningPool::Run(const std::shared_ptr<Flight>& flight,
                        const absl::Status& status) {
   metrics_->AddQueueDepth(-1);
+  const auto start = clock_->MonotonicNow();
+  metrics_->ObserveQueueWait(SecondsBetween(flight->queued, start));
   if (!status.ok()) {
     metrics_->CountDropped();
     Land(flight, status);
@@ -57,6 +68,7 @@ void PlanningPool::Run(const std::shared_ptr<Flight>& flight,
                    "the deadline passed before the batch could be planned"));
     return;
   }
+  metrics_->StartPlanning();
   // Memory can run out on a large batch; that ends the request, not the daemon.
   PlanOutcome result = absl::UnknownError("");
   try {
@@ -65,6 +77,7 @@ void PlanningPool::Run(const std::shared_ptr<Flight>& flight,
     result = MakeError({.reason = ErrorReason::kInternal},
                        std::string("planning failed: ") + exception.what());
   }
+  metrics_->EndPlanning(SecondsBetween(start, clock_->MonotonicNow()));
   Land(flight, result);
 }
 

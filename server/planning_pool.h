@@ -9,6 +9,7 @@
 #ifndef SKRULL_SERVER_PLANNING_POOL_H_
 #define SKRULL_SERVER_PLANNING_POOL_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -48,6 +49,7 @@ class PlanningPool {
   struct Flight {
     std::string key;
     std::function<PlanOutcome()> plan;
+    std::chrono::steady_clock::time_point queued;  // when
     std::vector<std::shared_ptr<PlanCaller>> callers;
   };
 

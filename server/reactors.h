@@ -68,6 +68,7 @@ class UnaryCall : public grpc::ServerUnaryReactor {
   UnaryCall(RpcMethod method, Metrics* metrics, ActiveCalls* active)
       : method_(method), metrics_(metrics), active_(active) {
     active_->Add();
+    metrics_->StartRpc(method_);
     TsanRelease(this);
   }
 

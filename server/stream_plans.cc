@@ -51,6 +51,7 @@ class StreamPlansReactor
   // REQUIRES: called once, after construction.
   void Start(bool draining) {
     owner_->active_->Add();
+    owner_->backend_->metrics()->StartRpc(RpcMethod::kStreamPlans);
     {
       MutexLock lock(&mutex_);
       self_ = shared_from_this();

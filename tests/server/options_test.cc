@@ -97,6 +97,11 @@ TEST_CASE("Options: every option sets its own member and no other",
       {"min_ping_seconds", "16"},
       {"drain_seconds", "0"},
       {"log_level", "debug"},
+      {"log_format", "json"},
+      {"slow_call_seconds", "0.125"},
+      {"status_page", "false"},
+      {"job_metrics", "17"},
+      {"job_metrics_expiry_seconds", "18.5"},
   };
   REQUIRE(values.size() == OptionRegistry().size());
   std::vector<std::string> flags;
@@ -138,6 +143,7 @@ TEST_CASE("Options: a value out of range is refused with name, value and range",
       Row{"planning_threads", "1025"}, Row{"drain_seconds", "nan"},
       Row{"drain_seconds", "inf"}, Row{"drain_seconds", "-0.1"},
       Row{"drain_seconds", "5s"}, Row{"min_ping_seconds", "0"},
+      Row{"log_format", "xml"}, Row{"job_metrics", "10001"},
       Row{"reflection", "yes"}, Row{"reflection", ""}, Row{"log_level", "INFO"},
       Row{"store", ""}, Row{"store", "postgres:x"}, Row{"store", "sqlite:"},
       Row{"listen_address", ""}, Row{"listen_address", "localhost"},
@@ -189,6 +195,8 @@ TEST_CASE("Options: actions other than running are told apart",
   CHECK(ParseServerCommandLine({"--version"})->action == Action::kVersion);
   CHECK(ParseServerCommandLine({"--print-options-markdown"})->action ==
         Action::kOptionsMarkdown);
+  CHECK(ParseServerCommandLine({"--print-metrics-markdown"})->action ==
+        Action::kMetricsMarkdown);
 }
 
 TEST_CASE("Options: flags win over the file, the file over defaults",
