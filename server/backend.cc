@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<Backend>> Backend::Create(
     const Clock* clock, const Logger* logger, Metrics* metrics) {
   std::unique_ptr<Backend> backend(
       new Backend(options, std::move(store), clock, logger, metrics));
-  const absl::Status status = backend->jobs_.LoadAll(*logger);
+  const absl::Status status = backend->jobs_.LoadAll();
   if (!status.ok()) return status;
   return backend;
 }
@@ -91,7 +91,7 @@ Backend::Backend(const ServerOptions& options, std::unique_ptr<Store> store,
           {.max_waits = options.max_waiting_calls},
           [this](std::function<void()> task) { RunSoon(std::move(task)); },
           clock, metrics),
-      jobs_(store_.get(), metrics,
+      jobs_(store_.get(), logger, metrics,
             [this](const RegisteredJob& job) {
               plans_.EndJob(job);
               rendezvous_.EndJob(job);
@@ -113,11 +113,25 @@ Backend::~Backend() {
   Close();
 }
 
-void Backend::PlanBatch(const v1::PlanBatchRequest& request,
-                        int64_t request_bytes,
+void Backend::PlanBatch(v1::PlanBatchRequest request, int64_t request_bytes,
                         std::shared_ptr<PlanCaller> caller) {
-  const auto start = clock_->MonotonicNow();
   if (draining_) return caller->Complete(DrainingError());
+  if (request.job().empty()) {  // no registered job: nothing to be current with
+    return PlanCurrent(request, request_bytes, std::move(caller));
+  }
+  const auto shared =
+      std::make_shared<const v1::PlanBatchRequest>(std::move(request));
+  WhenCurrent([this, shared, request_bytes,
+               caller = std::move(caller)](const absl::Status& current) {
+    if (!current.ok()) return caller->Complete(current);
+    PlanCurrent(*shared, request_bytes, caller);
+  });
+}
+
+void Backend::PlanCurrent(const v1::PlanBatchRequest& request,
+                          int64_t request_bytes,
+                          std::shared_ptr<PlanCaller> caller) {
+  const auto start = clock_->MonotonicNow();
   absl::StatusOr<BatchRequest> read =
       ReadBatchRequest(request, request_bytes, options_, &jobs_);
   if (!read.ok()) return caller->Complete(read.status());
@@ -186,10 +200,9 @@ void Backend::CreateJob(
   if (request.generation() < 0) {
     return done(FieldError("generation", "must be at least 0"));
   }
-  const auto job =
-      std::make_shared<const absl::StatusOr<Job>>(JobFromProto(request.spec()));
-  if (!job->ok()) return done(job->status());
-  const absl::Status fits = CheckRanks(**job, options_.max_ranks);
+  const absl::StatusOr<Job> job = JobFromProto(request.spec());
+  if (!job.ok()) return done(job.status());
+  const absl::Status fits = CheckRanks(*job, options_.max_ranks);
   if (!fits.ok()) return done(fits);
 
   const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
@@ -197,13 +210,12 @@ void Backend::CreateJob(
   JobRecord wanted{.name = request.name(),
                    .spec = request.spec(),
                    .generation = request.generation(),
-                   .calibration_epoch = 0,
                    .create_time_micros = now.count()};
   const absl::Status queued = store_pool_.Submit(
-      [this, wanted = std::move(wanted), job, done](const absl::Status& run) {
+      [this, wanted = std::move(wanted), done](const absl::Status& run) {
         if (!run.ok()) return done(run);
         const absl::StatusOr<JobRecord> record =
-            jobs_.Create(wanted, **job, options_.max_jobs);
+            jobs_.Create(wanted, {.max_jobs = options_.max_jobs});
         if (record.ok()) {
           logger_->Info("job_registered", {{"job", record->name},
                                            {"generation", record->generation}});
@@ -218,26 +230,39 @@ void Backend::DeleteJob(const v1::DeleteJobRequest& request,
   if (draining_) return done(DrainingError());
   const absl::Status named = ValidateJobName(request.name(), "name");
   if (!named.ok()) return done(named);
-  const absl::Status queued = store_pool_.Submit(
-      [this, name = request.name(), generation = request.generation(),
-       done](const absl::Status& run) {
-        if (!run.ok()) return done(run);
-        const absl::Status status = jobs_.Delete(name, generation);
-        if (status.ok()) logger_->Info("job_deleted", {{"job", name}});
-        done(status);
-      });
-  if (!queued.ok()) done(queued);
+  WhenCurrent([this, name = request.name(), generation = request.generation(),
+               done = std::move(done)](const absl::Status& current) {
+    if (!current.ok()) return done(current);
+    const absl::Status queued = store_pool_.Submit(
+        [this, name, generation, done](const absl::Status& run) {
+          if (!run.ok()) return done(run);
+          const absl::Status status = jobs_.Delete(name, generation);
+          if (status.ok()) logger_->Info("job_deleted", {{"job", name}});
+          done(status);
+        });
+    if (!queued.ok()) done(queued);
+  });
 }
 
 void Backend::ReportStep(const v1::ReportStepRequest& request,
                          std::function<void(const absl::Status&)> done) {
   if (draining_) return done(DrainingError());
-  absl::Status status = ValidateJobName(request.job(), "job");
-  if (!status.ok()) return done(status);
+  const absl::Status named = ValidateJobName(request.job(), "job");
+  if (!named.ok()) return done(named);
+  WhenCurrent(
+      [this, request, done = std::move(done)](const absl::Status& current) {
+        if (!current.ok()) return done(current);
+        ReportCurrent(request, done);
+      });
+}
+
+void Backend::ReportCurrent(
+    const v1::ReportStepRequest& request,
+    const std::function<void(const absl::Status&)>& done) {
   const absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
       jobs_.Find(request.job());
   if (!job.ok()) return done(job.status());
-  status = (*job)->CheckGeneration(request.generation());
+  absl::Status status = (*job)->CheckGeneration(request.generation());
   if (!status.ok()) return done(status);
   status = CheckReport(request.report(), (*job)->job().pool().ranks());
   if (!status.ok()) return done(status);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -45,9 +46,18 @@ class Backend {
   const Clock& clock() const { return *clock_; }
   Metrics* metrics() const { return metrics_; }
 
+  // The door that every call passes before it reads jobs() or plans: calls
+  // `then` once this daemon knows of all jobs as they were when WhenCurrent was
+  // called; at once, on this thread, where no other daemon changes them.
+  // Otherwise `then` may get kStoreFailed. The functions below that take
+  // requests pass it themselves, CreateJob excepted: the store decides that.
+  void WhenCurrent(std::function<void(const absl::Status&)> then) {
+    store_->WhenCurrent(std::move(then));
+  }
+
   // Answers `caller` with the plan of a request of `request_bytes` bytes: at
   // once if it is in memory or cannot be planned, else from the planning pool.
-  void PlanBatch(const v1::PlanBatchRequest& request, int64_t request_bytes,
+  void PlanBatch(v1::PlanBatchRequest request, int64_t request_bytes,
                  std::shared_ptr<PlanCaller> caller);
 
   // Has the wait answered with the committed plan. Looks into the store if it
@@ -101,6 +111,10 @@ class Backend {
   Backend(const ServerOptions& options, std::unique_ptr<Store> store,
           const Clock* clock, const Logger* logger, Metrics* metrics);
 
+  void PlanCurrent(const v1::PlanBatchRequest& request, int64_t request_bytes,
+                   std::shared_ptr<PlanCaller> caller);
+  void ReportCurrent(const v1::ReportStepRequest& request,
+                     const std::function<void(const absl::Status&)>& done);
   // Runs a task on the store's pool; here if that is full or closed.
   void RunSoon(std::function<void()> task);
   void FindInStore(const std::shared_ptr<RegisteredJob>& job,

@@ -39,12 +39,14 @@ google::protobuf::Timestamp ToTimestamp(
 v1::JobStatus StatusOfJob(const RegisteredJob& job,
                           const StatusBoard::JobActivity& activity) {
   const JobRecord& record = job.record();
+  const std::shared_ptr<const CalibratedJob> calibrated = job.calibrated();
   v1::JobStatus status;
   status.set_name(record.name);
+  status.set_owner(record.owner);
   status.set_generation(record.generation);
-  status.set_calibration_epoch(record.calibration_epoch);
-  status.set_rank_count(job.job().pool().ranks());
-  status.set_bucket_size_tokens(job.job().bucket_size());
+  status.set_calibration_epoch(calibrated->calibration.epoch());
+  status.set_rank_count(calibrated->job.pool().ranks());
+  status.set_bucket_size_tokens(calibrated->job.bucket_size());
   status.set_plan_count(activity.plan_count);
   status.set_report_count(activity.report_count);
   status.set_out_of_memory_count(activity.out_of_memory_count);

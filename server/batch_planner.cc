@@ -90,10 +90,7 @@ PlanOutcome BatchPlanner::MakeAndCheck(const BatchRequest& request) const {
       MakePlan(request.job(), request.lengths,
                {.key = request.key,
                 .policy = request.policy,
-                .calibration_epoch =
-                    request.registered == nullptr
-                        ? 0
-                        : request.registered->record().calibration_epoch});
+                .calibration_epoch = request.calibration_epoch()});
   if (!plan.ok()) return plan.status();
   double seconds = timer.End(PlanningPhase::kPlan);
 
@@ -117,11 +114,12 @@ PlanOutcome BatchPlanner::MakeAndCheck(const BatchRequest& request) const {
 
   EncodedPlan encoded = EncodePlan(*plan);
   PlanRecord record{.key = request.key,
-                    .generation = request.registered == nullptr
-                                      ? 0
-                                      : request.registered->record().generation,
                     .request_digest = request.digest,
                     .plan = std::move(encoded.bytes)};
+  if (request.registered != nullptr) {
+    record.generation = request.registered->record().generation;
+    record.birth = request.registered->record().birth;
+  }
   auto made = CommittedPlan::Make(*std::move(plan), std::move(encoded.digest),
                                   std::move(record));
   timer.End(PlanningPhase::kEncode);

@@ -52,6 +52,7 @@ absl::Status ResolveJob(const v1::PlanBatchRequest& request,
       jobs->Find(request.job());
   if (!job.ok()) return job.status();
   out->registered = *std::move(job);
+  out->calibrated = out->registered->calibrated();
   return out->registered->CheckGeneration(request.generation());
 }
 
@@ -60,7 +61,7 @@ absl::Status ResolveJob(const v1::PlanBatchRequest& request,
 std::string BatchRequest::flight_key() const {
   if (registered == nullptr) return "";
   return absl::StrCat(registered->id(), "/", key.step, "/", key.attempt, "/",
-                      commit ? "c" : "v", "/", digest);
+                      commit ? "c" : "v", calibration_epoch(), "/", digest);
 }
 
 absl::StatusOr<BatchRequest> ReadBatchRequest(

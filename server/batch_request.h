@@ -22,6 +22,8 @@ inline constexpr int32_t kMaxAttempt = 1000;
 struct BatchRequest {
   // nullptr: planned for `spec_job`, and never committed.
   std::shared_ptr<RegisteredJob> registered;
+  // Of `registered`: the epoch that the batch is planned in.
+  std::shared_ptr<const CalibratedJob> calibrated;
   std::shared_ptr<const Job> spec_job;
   PlanKey key;
   std::vector<int64_t> lengths;
@@ -31,7 +33,10 @@ struct BatchRequest {
   std::string digest;
 
   const Job& job() const {
-    return registered != nullptr ? registered->job() : *spec_job;
+    return calibrated != nullptr ? calibrated->job : *spec_job;
+  }
+  int64_t calibration_epoch() const {
+    return calibrated != nullptr ? calibrated->calibration.epoch() : 0;
   }
   // REQUIRES: registered.
   StepKey step_key() const { return {registered->id(), key.step, key.attempt}; }

@@ -3,24 +3,25 @@
 #include <algorithm>
 #include <limits>
 
-#include "skrull/server/store_rules.h"
-
 namespace skrull {
 
 absl::StatusOr<JobRecord> MemoryStore::Create(const JobRecord& wanted,
-                                              int64_t max_jobs) {
+                                              const CreateTerms& terms) {
   MutexLock lock(&mutex_);
   const auto found = jobs_.find(wanted.name);
   std::optional<JobRecord> standing;
   if (found != jobs_.end()) standing = found->second.record;
-  absl::StatusOr<std::optional<JobRecord>> record = DecideCreate(
-      standing, wanted, static_cast<int64_t>(jobs_.size()), max_jobs);
+  absl::StatusOr<std::optional<JobRecord>> record =
+      DecideCreate(standing, wanted, CountJobs(wanted.owner), terms);
   if (!record.ok()) return record.status();
   if (!record->has_value()) return *standing;
   JobEntry entry;
   entry.record = **record;
+  entry.record.birth = entry.record.version = ++last_version_;
+  entry.epochs.push_back(entry.record.calibration);
+  const JobRecord stored = entry.record;
   jobs_.insert_or_assign(wanted.name, std::move(entry));
-  return **record;
+  return stored;
 }
 
 absl::StatusOr<JobRecord> MemoryStore::Get(const std::string& name) {
@@ -47,13 +48,41 @@ absl::Status MemoryStore::Delete(const std::string& name, int64_t generation) {
   if (found == jobs_.end()) return JobNotFound(name);
   absl::Status status =
       CheckGeneration(name, found->second.record.generation, generation);
-  if (status.ok()) jobs_.erase(found);
-  return status;
+  if (!status.ok()) return status;
+  ++last_version_;
+  jobs_.erase(found);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> MemoryStore::Count() {
   MutexLock lock(&mutex_);
   return static_cast<int64_t>(jobs_.size());
+}
+
+absl::StatusOr<JobRecord> MemoryStore::Advance(const std::string& name,
+                                               int64_t generation,
+                                               const v1::Calibration& next) {
+  MutexLock lock(&mutex_);
+  absl::StatusOr<JobEntry*> job = FindJob(name, generation);
+  if (!job.ok()) return job.status();
+  JobEntry& entry = **job;
+  if (!AdvancesTo(entry.record, next)) return entry.record;
+  entry.record.calibration = next;
+  entry.record.version = ++last_version_;
+  entry.epochs.push_back(next);
+  if (static_cast<int64_t>(entry.epochs.size()) > kKeptEpochs) {
+    entry.epochs.pop_front();
+  }
+  return entry.record;
+}
+
+absl::StatusOr<std::vector<v1::Calibration>> MemoryStore::Calibrations(
+    const std::string& name, int64_t generation) {
+  MutexLock lock(&mutex_);
+  absl::StatusOr<JobEntry*> job = FindJob(name, generation);
+  if (!job.ok()) return job.status();
+  const auto& epochs = (*job)->epochs;
+  return std::vector<v1::Calibration>(epochs.begin(), epochs.end());
 }
 
 absl::StatusOr<PlanRecord> MemoryStore::Commit(const PlanRecord& record,
@@ -62,6 +91,9 @@ absl::StatusOr<PlanRecord> MemoryStore::Commit(const PlanRecord& record,
   absl::StatusOr<JobEntry*> job = FindJob(record.key.job, record.generation);
   if (!job.ok()) return job.status();
   JobEntry& entry = **job;
+  absl::Status life =
+      CheckBirth(record.key.job, entry.record.birth, record.birth);
+  if (!life.ok()) return life;
   Step& step = entry.steps[record.key.step];
   const auto standing = step.plans.find(record.key.attempt);
   if (standing != step.plans.end()) return standing->second;
@@ -103,7 +135,7 @@ absl::Status MemoryStore::PutReport(const std::string& job, int64_t generation,
 }
 
 absl::StatusOr<std::vector<v1::StepReport>> MemoryStore::Reports(
-    const PlanKey& key, int64_t generation) {
+    const PlanKey& key, int64_t generation, int64_t limit) {
   MutexLock lock(&mutex_);
   std::vector<v1::StepReport> reports;
   const Step* const step = FindStep(key, generation);
@@ -111,9 +143,33 @@ absl::StatusOr<std::vector<v1::StepReport>> MemoryStore::Reports(
   constexpr int32_t kFirstRank = std::numeric_limits<int32_t>::min();
   for (auto it = step->reports.lower_bound({key.attempt, kFirstRank});
        it != step->reports.end() && it->first.first == key.attempt; ++it) {
+    if (static_cast<int64_t>(reports.size()) >= limit) break;
     reports.push_back(it->second);
   }
   return reports;
+}
+
+absl::StatusOr<std::vector<PlanKey>> MemoryStore::LatestSteps(
+    const std::string& job, int64_t generation, int64_t limit) {
+  MutexLock lock(&mutex_);
+  std::vector<PlanKey> keys;
+  const absl::StatusOr<JobEntry*> found = FindJob(job, generation);
+  if (!found.ok()) return keys;
+  const JobEntry& entry = **found;
+  for (auto it = entry.planned.rbegin(); it != entry.planned.rend(); ++it) {
+    if (static_cast<int64_t>(keys.size()) >= limit) break;
+    const int64_t step = it->second;
+    keys.push_back({job, step, entry.steps.at(step).plans.rbegin()->first});
+  }
+  return keys;
+}
+
+JobCounts MemoryStore::CountJobs(const std::string& owner) const {
+  JobCounts counts{.all = static_cast<int64_t>(jobs_.size())};
+  for (const auto& [name, entry] : jobs_) {
+    if (entry.record.owner == owner) ++counts.of_owner;
+  }
+  return counts;
 }
 
 absl::StatusOr<MemoryStore::JobEntry*> MemoryStore::FindJob(

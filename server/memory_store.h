@@ -3,6 +3,7 @@
 #define SKRULL_SERVER_MEMORY_STORE_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,20 +12,26 @@
 
 #include "skrull/server/mutex.h"
 #include "skrull/server/store.h"
+#include "skrull/server/store_rules.h"
 
 namespace skrull {
 
 // Nothing survives the process. Never fails with kStoreFailed, and never blocks
-// but for other callers. O(log) a call, plus what it returns or forgets.
+// but for other callers. O(log) a call, plus what it returns or forgets;
+// Create is O(jobs).
 class MemoryStore final : public Store {
  public:
   absl::StatusOr<JobRecord> Create(const JobRecord& wanted,
-                                   int64_t max_jobs) override;
+                                   const CreateTerms& terms) override;
   absl::StatusOr<JobRecord> Get(const std::string& name) override;
   absl::StatusOr<std::vector<JobRecord>> List(const std::string& after,
                                               int64_t limit) override;
   absl::Status Delete(const std::string& name, int64_t generation) override;
   absl::StatusOr<int64_t> Count() override;
+  absl::StatusOr<JobRecord> Advance(const std::string& name, int64_t generation,
+                                    const v1::Calibration& next) override;
+  absl::StatusOr<std::vector<v1::Calibration>> Calibrations(
+      const std::string& name, int64_t generation) override;
 
   absl::StatusOr<PlanRecord> Commit(const PlanRecord& record,
                                     int64_t kept_steps) override;
@@ -33,8 +40,12 @@ class MemoryStore final : public Store {
   absl::Status PutReport(const std::string& job, int64_t generation,
                          const v1::StepReport& report,
                          int64_t kept_steps) override;
-  absl::StatusOr<std::vector<v1::StepReport>> Reports(
-      const PlanKey& key, int64_t generation) override;
+  absl::StatusOr<std::vector<v1::StepReport>> Reports(const PlanKey& key,
+                                                      int64_t generation,
+                                                      int64_t limit) override;
+  absl::StatusOr<std::vector<PlanKey>> LatestSteps(const std::string& job,
+                                                   int64_t generation,
+                                                   int64_t limit) override;
 
  private:
   // A step is planned (has plans) or only reported; each kind has its own order
@@ -48,12 +59,15 @@ class MemoryStore final : public Store {
   };
   struct JobEntry {
     JobRecord record;
+    std::deque<v1::Calibration> epochs;  // the last is record.calibration
     int64_t next_order = 1;
     std::map<int64_t, Step> steps;
     std::map<int64_t, int64_t> planned;   // order -> step
     std::map<int64_t, int64_t> reported;  // order -> step
   };
 
+  // What Create needs to know about the jobs there are.
+  JobCounts CountJobs(const std::string& owner) const SKRULL_REQUIRES(mutex_);
   // The job at that very generation, or why there is none.
   absl::StatusOr<JobEntry*> FindJob(const std::string& name, int64_t generation)
       SKRULL_REQUIRES(mutex_);
@@ -64,6 +78,7 @@ class MemoryStore final : public Store {
                     std::map<int64_t, Step>* steps);
 
   mutable Mutex mutex_;
+  int64_t last_version_ SKRULL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, JobEntry> jobs_ SKRULL_GUARDED_BY(mutex_);
 };
 

@@ -10,6 +10,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/util/time_util.h"
 #include "skrull/planner/error.h"
+#include "skrull/server/calibration/apply.h"
 #include "skrull/server/convert.h"
 #include "skrull/server/deadline.h"
 
@@ -30,10 +31,14 @@ void RecordToProto(const JobRecord& record, v1::Job* job) {
   job->set_name(record.name);
   *job->mutable_spec() = record.spec;
   job->set_generation(record.generation);
-  job->set_calibration_epoch(record.calibration_epoch);
+  job->set_calibration_epoch(record.calibration.epoch());
   *job->mutable_create_time() =
       google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(
           record.create_time_micros);
+  job->set_owner(record.owner);
+  *job->mutable_calibration() = record.calibration;
+  *job->mutable_calibrated_spec() =
+      ApplyCalibration(record.spec, record.calibration);
 }
 
 // The wire form of a PlanBatchResponse whose plan is `plan.record().plan`.
@@ -120,6 +125,20 @@ absl::StatusOr<std::shared_ptr<RegisteredJob>> FindRendezvousJob(
   return job;
 }
 
+// Fills one page of jobs with names after `after`.
+void ListPage(const std::string& after, int32_t page_size,
+              JobDirectory* directory, v1::ListJobsResponse* response) {
+  const auto jobs = directory->List(after, page_size);
+  for (const auto& job : jobs) {
+    RecordToProto(job->CurrentRecord(), response->add_jobs());
+  }
+  if (static_cast<int32_t>(jobs.size()) == page_size &&
+      !directory->List(jobs.back()->record().name, 1).empty()) {
+    response->set_next_page_token(
+        absl::WebSafeBase64Escape(jobs.back()->record().name));
+  }
+}
+
 // When a wait is answered: a little before the call's own deadline, at which
 // gRPC would cut it off without our message.
 steady_clock::time_point WaitDeadline(
@@ -158,13 +177,19 @@ grpc::ServerUnaryReactor* PlannerService::GetJob(
     grpc::CallbackServerContext* /*context*/, const v1::GetJobRequest* request,
     v1::Job* response) {
   UnaryCall* const call = NewCall(RpcMethod::kGetJob);
-  absl::Status status = ValidateJobName(request->name(), "name");
-  if (status.ok()) {
-    const auto job = backend_->jobs().Find(request->name());
-    status = job.status();
-    if (job.ok()) RecordToProto((*job)->record(), response);
+  const absl::Status named = ValidateJobName(request->name(), "name");
+  if (!named.ok()) {
+    call->Answer(named);
+    return call;
   }
-  call->Answer(status);
+  backend_->WhenCurrent([this, call, request, response](absl::Status status) {
+    if (status.ok()) {
+      const auto job = backend_->jobs().Find(request->name());
+      status = job.status();
+      if (job.ok()) RecordToProto((*job)->CurrentRecord(), response);
+    }
+    call->Answer(status);
+  });
   return call;
 }
 
@@ -187,16 +212,12 @@ grpc::ServerUnaryReactor* PlannerService::ListJobs(
     call->Answer(FieldError("page_token", "is not one this daemon gave out"));
     return call;
   }
-  const auto jobs = backend_->jobs().List(after, page_size);
-  for (const auto& job : jobs) {
-    RecordToProto(job->record(), response->add_jobs());
-  }
-  if (static_cast<int32_t>(jobs.size()) == page_size &&
-      !backend_->jobs().List(jobs.back()->record().name, 1).empty()) {
-    response->set_next_page_token(
-        absl::WebSafeBase64Escape(jobs.back()->record().name));
-  }
-  call->Answer(absl::OkStatus());
+  backend_->WhenCurrent(
+      [this, call, response, after, page_size](const absl::Status& status) {
+        if (status.ok())
+          ListPage(after, page_size, &backend_->jobs(), response);
+        call->Answer(status);
+      });
   return call;
 }
 
@@ -232,7 +253,7 @@ grpc::ServerUnaryReactor* PlannerService::PlanBatch(
     caller->Complete(
         MakeError({.reason = ErrorReason::kCancelled}, "the caller went away"));
   });
-  backend_->PlanBatch(message, size, caller);
+  backend_->PlanBatch(std::move(message), size, caller);
   return call;
 }
 
@@ -246,30 +267,35 @@ grpc::ServerUnaryReactor* PlannerService::GetRankPlan(
     grpc::CallbackServerContext* context, const v1::GetRankPlanRequest* request,
     v1::RankPlan* response) {
   UnaryCall* const call = NewCall(RpcMethod::kGetRankPlan);
-  const absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
-      FindRankJob(*request, &backend_->jobs());
-  if (!job.ok()) {
-    call->Answer(job.status());
-    return call;
-  }
+  backend_->WhenCurrent(
+      [this, call, context, request, response](const absl::Status& current) {
+        if (!current.ok()) return call->Answer(current);
+        WaitForRankPlan(call, *context, *request, response);
+      });
+  return call;
+}
 
+void PlannerService::WaitForRankPlan(UnaryCall* call,
+                                     const grpc::CallbackServerContext& context,
+                                     const v1::GetRankPlanRequest& request,
+                                     v1::RankPlan* response) {
+  const absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
+      FindRankJob(request, &backend_->jobs());
+  if (!job.ok()) return call->Answer(job.status());
   const auto answer =
-      [call, response, rank = request->rank()](
+      [call, response, rank = request.rank()](
           const absl::StatusOr<std::shared_ptr<const CommittedPlan>>& plan) {
         if (plan.ok()) *response = RankPlanToProto((*plan)->Share(rank));
         call->Answer(plan.status());
       };
-  const StepKey key{(*job)->id(), request->step(), request->attempt()};
-  if (auto plan = backend_->FindPlan(key)) {
-    answer(std::move(plan));
-    return call;
-  }
+  const StepKey key{(*job)->id(), request.step(), request.attempt()};
+  if (auto plan = backend_->FindPlan(key)) return answer(std::move(plan));
+  // The request may be gone once the call can be answered.
+  const PlanKey plan_key{request.job(), request.step(), request.attempt()};
   const auto wait = std::make_shared<PlanWait>(
-      *job, key, WaitDeadline(*context, *backend_), answer);
+      *job, key, WaitDeadline(context, *backend_), answer);
   call->OnGone([backend = backend_, wait] { backend->CancelWait(wait); });
-  backend_->WaitForPlan(
-      *job, key, {request->job(), request->step(), request->attempt()}, wait);
-  return call;
+  backend_->WaitForPlan(*job, key, plan_key, wait);
 }
 
 grpc::ServerUnaryReactor* PlannerService::ReportStep(
@@ -286,19 +312,28 @@ grpc::ServerUnaryReactor* PlannerService::Rendezvous(
     grpc::CallbackServerContext* context, const v1::RendezvousRequest* request,
     v1::RendezvousResponse* response) {
   UnaryCall* const call = NewCall(RpcMethod::kRendezvous);
+  backend_->WhenCurrent(
+      [this, call, context, request, response](const absl::Status& current) {
+        if (!current.ok()) return call->Answer(current);
+        JoinRendezvous(call, *context, *request, response);
+      });
+  return call;
+}
+
+void PlannerService::JoinRendezvous(UnaryCall* call,
+                                    const grpc::CallbackServerContext& context,
+                                    const v1::RendezvousRequest& request,
+                                    v1::RendezvousResponse* response) {
   const absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
-      FindRendezvousJob(*request, &backend_->jobs());
-  if (!job.ok()) {
-    call->Answer(job.status());
-    return call;
-  }
+      FindRendezvousJob(request, &backend_->jobs());
+  if (!job.ok()) return call->Answer(job.status());
   const auto wait = std::make_shared<RendezvousCall>(
       *job,
-      RendezvousCall::Terms{.key = request->key(),
-                            .size = request->size(),
-                            .rank = request->rank(),
-                            .offer = request->offer()},
-      WaitDeadline(*context, *backend_),
+      RendezvousCall::Terms{.key = request.key(),
+                            .size = request.size(),
+                            .rank = request.rank(),
+                            .offer = request.offer()},
+      WaitDeadline(context, *backend_),
       [call, response](const RendezvousCall::Answer& offer) {
         if (offer.ok()) response->set_offer(**offer);
         call->Answer(offer.status());
@@ -306,7 +341,6 @@ grpc::ServerUnaryReactor* PlannerService::Rendezvous(
   call->OnGone(
       [backend = backend_, wait] { backend->rendezvous().Cancel(wait); });
   backend_->rendezvous().Join(wait);
-  return call;
 }
 
 }  // namespace skrull

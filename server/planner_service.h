@@ -75,6 +75,16 @@ class PlannerService final : public PlannerServiceBase {
     return new UnaryCall(method, backend_->metrics(), &active_);
   }
 
+  // The rest of the calls that wait, past the backend's door.
+  void WaitForRankPlan(UnaryCall* call,
+                       const grpc::CallbackServerContext& context,
+                       const v1::GetRankPlanRequest& request,
+                       v1::RankPlan* response);
+  void JoinRendezvous(UnaryCall* call,
+                      const grpc::CallbackServerContext& context,
+                      const v1::RendezvousRequest& request,
+                      v1::RendezvousResponse* response);
+
   Backend* const backend_;
   ActiveCalls active_;
   PlanStreams streams_;

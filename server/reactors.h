@@ -80,17 +80,30 @@ class UnaryCall : public grpc::ServerUnaryReactor {
   }
 
   // Has `gone` called if the caller goes away before it is answered. The call
-  // may be answered by then, or at the same time. REQUIRES: called in the
-  // handler, at most once, before anything that could answer.
+  // may be answered by then, or at the same time. If the caller has gone
+  // already, calls it at once. REQUIRES: called at most once, before anything
+  // that could answer.
   void OnGone(std::function<void()> gone) {
-    gone_ = std::move(gone);
-    TsanRelease(this);
+    {
+      MutexLock lock(&mutex_);
+      if (!is_gone_) {
+        gone_ = std::move(gone);
+        return;
+      }
+    }
+    gone();
   }
 
  private:
   void OnCancel() override {
     TsanEdges edges(this);
-    if (gone_) gone_();
+    std::function<void()> gone;
+    {
+      MutexLock lock(&mutex_);
+      is_gone_ = true;
+      gone.swap(gone_);
+    }
+    if (gone) gone();
   }
   void OnDone() override {
     TsanAcquire(this);
@@ -102,7 +115,9 @@ class UnaryCall : public grpc::ServerUnaryReactor {
   const RpcMethod method_;
   Metrics* const metrics_;
   ActiveCalls* const active_;
-  std::function<void()> gone_;
+  Mutex mutex_;
+  bool is_gone_ SKRULL_GUARDED_BY(mutex_) = false;
+  std::function<void()> gone_ SKRULL_GUARDED_BY(mutex_);
 };
 
 }  // namespace skrull

@@ -1,6 +1,7 @@
 #include "skrull/server/sqlite_schema.h"
 
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -13,9 +14,13 @@ namespace {
 // has.
 constexpr int kBusyMilliseconds = 2000;
 
+// Entry i brings the tables from version i to i + 1; version 0 is an empty
+// file. What is released is never changed: files were made by it.
+//
 // Steps of a job are of two kinds, planned (1) and only reported (0); each has
 // its own order and count. Deleting a job or a step deletes what hangs on it.
-constexpr char kSchema[] = R"sql(
+constexpr const char* kUpgrades[] = {
+    R"sql(
 CREATE TABLE jobs(
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   name TEXT NOT NULL UNIQUE,
@@ -53,10 +58,35 @@ CREATE TABLE reports(
   PRIMARY KEY(job_id, step, attempt, rank),
   FOREIGN KEY(job_id, step) REFERENCES steps(job_id, step) ON DELETE CASCADE
 ) WITHOUT ROWID;
-)sql";
+)sql",
+    // Owners, lives and epochs. calibration_epoch, always 0 before, now names
+    // the row of `epochs` that is in force. X'1001' is
+    // Calibration{cause: CALIBRATION_CAUSE_REGISTERED}. Ids rise with births.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN birth INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX jobs_by_owner ON jobs(owner);
+CREATE TABLE epochs(
+  job_id INTEGER NOT NULL REFERENCES jobs(id) ON DELETE CASCADE,
+  epoch INTEGER NOT NULL,
+  calibration BLOB NOT NULL,
+  PRIMARY KEY(job_id, epoch)
+) WITHOUT ROWID;
+CREATE TABLE last_version(
+  id INTEGER PRIMARY KEY CHECK(id = 0),
+  version INTEGER NOT NULL
+);
+UPDATE jobs SET birth = id, version = id;
+INSERT INTO epochs SELECT id, calibration_epoch, X'1001' FROM jobs;
+INSERT INTO last_version SELECT 0, coalesce(max(seq), 0) FROM sqlite_sequence
+  WHERE name = 'jobs';
+)sql"};
+static_assert(std::size(kUpgrades) == kStoreSchemaVersion);
 
-// True if the file holds nothing yet. Errors: not ours, newer, corrupt.
-absl::StatusOr<bool> CheckFile(SqliteDatabase* database) {
+// The file's version, 0 if it holds nothing yet. Errors: not ours, newer,
+// corrupt.
+absl::StatusOr<int64_t> CheckFile(SqliteDatabase* database) {
   absl::StatusOr<int64_t> tables =
       database->QueryInt("SELECT count(*) FROM sqlite_schema");
   if (!tables.ok()) return tables.status();
@@ -64,8 +94,8 @@ absl::StatusOr<bool> CheckFile(SqliteDatabase* database) {
   if (!owner.ok()) return owner.status();
   absl::StatusOr<int64_t> version = database->QueryInt("PRAGMA user_version");
   if (!version.ok()) return version.status();
-  if (*tables == 0 && *owner == 0 && *version == 0) return true;
-  if (*owner != kStoreApplicationId) {
+  if (*tables == 0 && *owner == 0 && *version == 0) return 0;
+  if (*owner != kStoreApplicationId || *version < 1) {
     return StoreFailed(database->path(), "a database of another program");
   }
   if (*version > kStoreSchemaVersion) {
@@ -80,7 +110,7 @@ absl::StatusOr<bool> CheckFile(SqliteDatabase* database) {
   if (*check != "ok") {
     return StoreFailed(database->path(), absl::StrCat("corrupt: ", *check));
   }
-  return false;
+  return *version;
 }
 
 absl::Status KeepLog(SqliteDatabase* database) {
@@ -98,10 +128,14 @@ absl::Status KeepLog(SqliteDatabase* database) {
       "PRAGMA journal_size_limit = 67108864");
 }
 
-absl::Status MakeTables(SqliteDatabase* database) {
+// Brings the tables from `version` up to kStoreSchemaVersion, all or none.
+absl::Status Upgrade(SqliteDatabase* database, int64_t version) {
   SqliteTransaction transaction(database);
   absl::Status status = transaction.Begin();
-  if (status.ok()) status = database->Execute(kSchema);
+  for (int64_t from = version; status.ok() && from < kStoreSchemaVersion;
+       ++from) {
+    status = database->Execute(kUpgrades[from]);
+  }
   if (status.ok()) {
     status = database->Execute(
         absl::StrCat("PRAGMA application_id = ", kStoreApplicationId,
@@ -131,10 +165,12 @@ absl::StatusOr<StoreDatabase> OpenStoreDatabase(const std::string& path) {
   absl::StatusOr<SqliteDatabase> database =
       SqliteDatabase::Open(path, kBusyMilliseconds);
   if (!database.ok()) return database.status();
-  absl::StatusOr<bool> is_new = CheckFile(&*database);
-  if (!is_new.ok()) return is_new.status();
+  absl::StatusOr<int64_t> version = CheckFile(&*database);
+  if (!version.ok()) return version.status();
   absl::Status status = KeepLog(&*database);
-  if (status.ok() && *is_new) status = MakeTables(&*database);
+  if (status.ok() && *version < kStoreSchemaVersion) {
+    status = Upgrade(&*database, *version);
+  }
   if (!status.ok()) return status;
   return StoreDatabase{*std::move(lock), *std::move(database)};
 }

@@ -12,9 +12,9 @@
 namespace skrull {
 
 // Version of the tables this code writes, kept in the file's user_version.
-// Whoever changes the tables raises it, and brings older files up to it in
-// OpenStoreDatabase.
-inline constexpr int64_t kStoreSchemaVersion = 1;
+// Whoever changes the tables raises it, and adds the step to it from the one
+// before to kUpgrades.
+inline constexpr int64_t kStoreSchemaVersion = 2;
 
 // The file's application_id: "skrl".
 inline constexpr int64_t kStoreApplicationId = 0x736b726c;
@@ -26,12 +26,13 @@ struct StoreDatabase {
 };
 
 // Opens the store's database, making the file and its tables when missing, and
-// checks all of it: O(file size). It is the only one to do so as long as the
-// lock lives, which is that of a file beside it, "<path>-lock"; tools may read
-// the database meanwhile. The connection syncs every commit. Errors:
-// kStoreFailed naming the path when the file cannot be opened or written, is
-// held by another daemon, is corrupt, is not a store, or was written by a newer
-// version; its contents are then left alone.
+// checks all of it: O(file size). A file of an older version is brought up to
+// this one in one transaction; older daemons refuse it then. It is the only one
+// to do so as long as the lock lives, which is that of a file beside it,
+// "<path>-lock"; tools may read the database meanwhile. The connection syncs
+// every commit. Errors: kStoreFailed naming the path when the file cannot be
+// opened or written, is held by another daemon, is corrupt, is not a store, or
+// was written by a newer version; its contents are then left alone.
 absl::StatusOr<StoreDatabase> OpenStoreDatabase(const std::string& path);
 
 }  // namespace skrull

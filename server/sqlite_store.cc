@@ -17,6 +17,16 @@ constexpr char kSyncCommits[] = "PRAGMA synchronous = FULL";
 // Syncs the log only with the next synced commit, or at a checkpoint.
 constexpr char kDeferSync[] = "PRAGMA synchronous = NORMAL";
 
+// Selects what ReadRecord reads. A record whose epoch is missing is found, too,
+// so that ReadRecord can say so.
+std::string RecordsWhere(const std::string& condition) {
+  return absl::StrCat(
+      "SELECT name, spec, generation, owner, create_time_micros, birth, "
+      "version, calibration_epoch, calibration FROM jobs LEFT JOIN epochs "
+      "ON job_id = id AND epoch = calibration_epoch WHERE ",
+      condition);
+}
+
 }  // namespace
 
 // ---------------------------------------------------------------------------
@@ -36,21 +46,28 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(
 }
 
 absl::Status SqliteStore::PrepareStatements() {
-  const std::pair<SqliteStatement*, const char*> statements[] = {
+  const std::pair<SqliteStatement*, std::string> statements[] = {
       {&count_jobs_, "SELECT count(*) FROM jobs"},
+      {&count_owner_jobs_, "SELECT count(*) FROM jobs WHERE owner = ?"},
+      {&next_version_,
+       "UPDATE last_version SET version = version + 1 RETURNING version"},
       {&insert_job_,
-       "INSERT INTO jobs(name, spec, generation, calibration_epoch, "
-       "create_time_micros) VALUES(?, ?, ?, ?, ?)"},
+       "INSERT INTO jobs(name, spec, generation, owner, create_time_micros, "
+       "birth, version, calibration_epoch) VALUES(?, ?, ?, ?, ?, ?, ?, ?) "
+       "RETURNING id"},
       {&delete_job_, "DELETE FROM jobs WHERE name = ?"},
-      {&select_record_,
-       "SELECT name, spec, generation, calibration_epoch, create_time_micros "
-       "FROM jobs WHERE name = ?"},
-      {&list_records_,
-       "SELECT name, spec, generation, calibration_epoch, create_time_micros "
-       "FROM jobs WHERE name > ? ORDER BY name LIMIT ?"},
+      {&select_record_, RecordsWhere("name = ?")},
+      {&list_records_, RecordsWhere("name > ? ORDER BY name LIMIT ?")},
       {&select_job_,
-       "SELECT id, generation, next_order, planned_steps, reported_steps "
-       "FROM jobs WHERE name = ?"},
+       "SELECT id, generation, birth, next_order, planned_steps, "
+       "reported_steps FROM jobs WHERE name = ?"},
+      {&advance_job_,
+       "UPDATE jobs SET calibration_epoch = ?, version = ? WHERE id = ?"},
+      {&insert_epoch_,
+       "INSERT INTO epochs(job_id, epoch, calibration) VALUES(?, ?, ?)"},
+      {&delete_epochs_, "DELETE FROM epochs WHERE job_id = ? AND epoch <= ?"},
+      {&list_epochs_,
+       "SELECT calibration FROM epochs WHERE job_id = ? ORDER BY epoch"},
       {&update_job_,
        "UPDATE jobs SET next_order = ?, planned_steps = ?, reported_steps = ? "
        "WHERE id = ?"},
@@ -76,7 +93,13 @@ absl::Status SqliteStore::PrepareStatements() {
       {&list_reports_,
        "SELECT report FROM reports JOIN jobs ON id = job_id "
        "WHERE name = ? AND generation = ? AND step = ? AND attempt = ? "
-       "ORDER BY rank"},
+       "ORDER BY rank LIMIT ?"},
+      {&list_steps_,
+       "SELECT step, (SELECT max(attempt) FROM plans WHERE "
+       "plans.job_id = steps.job_id AND plans.step = steps.step) "
+       "FROM steps JOIN jobs ON id = job_id "
+       "WHERE name = ? AND generation = ? AND planned = 1 "
+       "ORDER BY last_order DESC LIMIT ?"},
   };
   for (const auto& [statement, sql] : statements) {
     absl::StatusOr<SqliteStatement> prepared = database_.Prepare(sql);
@@ -87,133 +110,7 @@ absl::Status SqliteStore::PrepareStatements() {
 }
 
 // ---------------------------------------------------------------------------
-// Jobs.
-
-absl::StatusOr<JobRecord> SqliteStore::ReadRecord(const SqliteStatement& row) {
-  JobRecord record;
-  record.name = row.Bytes(0);
-  if (!record.spec.ParseFromString(row.Bytes(1))) {
-    return StoreFailed(
-        database_.path(),
-        absl::StrCat("the spec of job \"", record.name, "\" does not parse"));
-  }
-  record.generation = row.Int(2);
-  record.calibration_epoch = row.Int(3);
-  record.create_time_micros = row.Int(4);
-  return record;
-}
-
-absl::StatusOr<std::optional<JobRecord>> SqliteStore::FindRecord(
-    const std::string& name) {
-  SqliteReset reset(&select_record_);
-  absl::StatusOr<bool> row = select_record_.BindText(0, name).Step();
-  if (!row.ok()) return row.status();
-  if (!*row) return std::optional<JobRecord>();
-  absl::StatusOr<JobRecord> record = ReadRecord(select_record_);
-  if (!record.ok()) return record.status();
-  return std::optional<JobRecord>(*std::move(record));
-}
-
-absl::StatusOr<JobRecord> SqliteStore::Create(const JobRecord& wanted,
-                                              int64_t max_jobs) {
-  MutexLock lock(&mutex_);
-  SqliteTransaction transaction(&database_);
-  absl::Status status = transaction.Begin();
-  if (!status.ok()) return status;
-  absl::StatusOr<std::optional<JobRecord>> standing = FindRecord(wanted.name);
-  if (!standing.ok()) return standing.status();
-  int64_t job_count = 0;
-  {
-    SqliteReset reset(&count_jobs_);
-    absl::StatusOr<bool> row = count_jobs_.Step();
-    if (!row.ok()) return row.status();
-    job_count = count_jobs_.Int(0);
-  }
-  absl::StatusOr<std::optional<JobRecord>> record =
-      DecideCreate(*standing, wanted, job_count, max_jobs);
-  if (!record.ok()) return record.status();
-  if (!record->has_value()) return **standing;
-  const JobRecord& job = **record;
-  status = delete_job_.BindText(0, job.name).Run();
-  if (status.ok()) {
-    status = insert_job_.BindText(0, job.name)
-                 .BindBlob(1, CanonicalBytes(job.spec))
-                 .Bind(2, job.generation)
-                 .Bind(3, job.calibration_epoch)
-                 .Bind(4, job.create_time_micros)
-                 .Run();
-  }
-  if (status.ok()) status = transaction.Commit();
-  if (!status.ok()) return status;
-  return job;
-}
-
-absl::StatusOr<JobRecord> SqliteStore::Get(const std::string& name) {
-  MutexLock lock(&mutex_);
-  absl::StatusOr<std::optional<JobRecord>> record = FindRecord(name);
-  if (!record.ok()) return record.status();
-  if (!record->has_value()) return JobNotFound(name);
-  return **record;
-}
-
-absl::StatusOr<std::vector<JobRecord>> SqliteStore::List(
-    const std::string& after, int64_t limit) {
-  MutexLock lock(&mutex_);
-  SqliteReset reset(&list_records_);
-  // SQLite takes a negative limit for none.
-  list_records_.BindText(0, after).Bind(1, std::max<int64_t>(0, limit));
-  std::vector<JobRecord> records;
-  while (true) {
-    absl::StatusOr<bool> row = list_records_.Step();
-    if (!row.ok()) return row.status();
-    if (!*row) return records;
-    absl::StatusOr<JobRecord> record = ReadRecord(list_records_);
-    if (!record.ok()) return record.status();
-    records.push_back(*std::move(record));
-  }
-}
-
-absl::Status SqliteStore::Delete(const std::string& name, int64_t generation) {
-  MutexLock lock(&mutex_);
-  SqliteTransaction transaction(&database_);
-  absl::Status status = transaction.Begin();
-  if (!status.ok()) return status;
-  absl::StatusOr<std::optional<JobRecord>> standing = FindRecord(name);
-  if (!standing.ok()) return standing.status();
-  if (!standing->has_value()) return JobNotFound(name);
-  status = CheckGeneration(name, (*standing)->generation, generation);
-  if (status.ok()) status = delete_job_.BindText(0, name).Run();
-  if (status.ok()) status = transaction.Commit();
-  return status;
-}
-
-absl::StatusOr<int64_t> SqliteStore::Count() {
-  MutexLock lock(&mutex_);
-  SqliteReset reset(&count_jobs_);
-  absl::StatusOr<bool> row = count_jobs_.Step();
-  if (!row.ok()) return row.status();
-  return count_jobs_.Int(0);
-}
-
-// ---------------------------------------------------------------------------
 // Plans and reports.
-
-absl::StatusOr<SqliteStore::JobRow> SqliteStore::FindJob(
-    const std::string& name, int64_t generation) {
-  SqliteReset reset(&select_job_);
-  absl::StatusOr<bool> row = select_job_.BindText(0, name).Step();
-  if (!row.ok()) return row.status();
-  if (!*row) return JobNotFound(name);
-  const JobRow job = {.id = select_job_.Int(0),
-                      .generation = select_job_.Int(1),
-                      .next_order = select_job_.Int(2),
-                      .planned_steps = select_job_.Int(3),
-                      .reported_steps = select_job_.Int(4)};
-  if (job.generation != generation) {
-    return GenerationMismatch(name, job.generation, generation);
-  }
-  return job;
-}
 
 absl::StatusOr<SqliteStore::StepKind> SqliteStore::FindStep(int64_t job_id,
                                                             int64_t step) {
@@ -273,6 +170,8 @@ absl::StatusOr<PlanRecord> SqliteStore::Commit(const PlanRecord& record,
   if (!status.ok()) return status;
   absl::StatusOr<JobRow> job = FindJob(record.key.job, record.generation);
   if (!job.ok()) return job.status();
+  status = CheckBirth(record.key.job, job->birth, record.birth);
+  if (!status.ok()) return status;
   absl::StatusOr<std::optional<PlanRecord>> standing =
       FindPlan(record.key, record.generation);
   if (!standing.ok()) return standing.status();
@@ -335,13 +234,15 @@ absl::Status SqliteStore::StoreReport(const std::string& name,
 }
 
 absl::StatusOr<std::vector<v1::StepReport>> SqliteStore::Reports(
-    const PlanKey& key, int64_t generation) {
+    const PlanKey& key, int64_t generation, int64_t limit) {
   MutexLock lock(&mutex_);
   SqliteReset reset(&list_reports_);
+  // SQLite takes a negative limit for none.
   list_reports_.BindText(0, key.job)
       .Bind(1, generation)
       .Bind(2, key.step)
-      .Bind(3, key.attempt);
+      .Bind(3, key.attempt)
+      .Bind(4, std::max<int64_t>(0, limit));
   std::vector<v1::StepReport> reports;
   while (true) {
     absl::StatusOr<bool> row = list_reports_.Step();
@@ -352,6 +253,23 @@ absl::StatusOr<std::vector<v1::StepReport>> SqliteStore::Reports(
       return StoreFailed(database_.path(), "a report does not parse");
     }
     reports.push_back(std::move(report));
+  }
+}
+
+absl::StatusOr<std::vector<PlanKey>> SqliteStore::LatestSteps(
+    const std::string& job, int64_t generation, int64_t limit) {
+  MutexLock lock(&mutex_);
+  SqliteReset reset(&list_steps_);
+  list_steps_.BindText(0, job)
+      .Bind(1, generation)
+      .Bind(2, std::max<int64_t>(0, limit));
+  std::vector<PlanKey> keys;
+  while (true) {
+    absl::StatusOr<bool> row = list_steps_.Step();
+    if (!row.ok()) return row.status();
+    if (!*row) return keys;
+    keys.push_back(
+        {job, list_steps_.Int(0), static_cast<int32_t>(list_steps_.Int(1))});
   }
 }
 

@@ -20,6 +20,7 @@
 #include "skrull/server/mutex.h"
 #include "skrull/server/sqlite.h"
 #include "skrull/server/store.h"
+#include "skrull/server/store_rules.h"
 
 namespace skrull {
 
@@ -32,12 +33,16 @@ class SqliteStore final : public Store {
       const std::string& path);
 
   absl::StatusOr<JobRecord> Create(const JobRecord& wanted,
-                                   int64_t max_jobs) override;
+                                   const CreateTerms& terms) override;
   absl::StatusOr<JobRecord> Get(const std::string& name) override;
   absl::StatusOr<std::vector<JobRecord>> List(const std::string& after,
                                               int64_t limit) override;
   absl::Status Delete(const std::string& name, int64_t generation) override;
   absl::StatusOr<int64_t> Count() override;
+  absl::StatusOr<JobRecord> Advance(const std::string& name, int64_t generation,
+                                    const v1::Calibration& next) override;
+  absl::StatusOr<std::vector<v1::Calibration>> Calibrations(
+      const std::string& name, int64_t generation) override;
 
   absl::StatusOr<PlanRecord> Commit(const PlanRecord& record,
                                     int64_t kept_steps) override;
@@ -46,14 +51,19 @@ class SqliteStore final : public Store {
   absl::Status PutReport(const std::string& job, int64_t generation,
                          const v1::StepReport& report,
                          int64_t kept_steps) override;
-  absl::StatusOr<std::vector<v1::StepReport>> Reports(
-      const PlanKey& key, int64_t generation) override;
+  absl::StatusOr<std::vector<v1::StepReport>> Reports(const PlanKey& key,
+                                                      int64_t generation,
+                                                      int64_t limit) override;
+  absl::StatusOr<std::vector<PlanKey>> LatestSteps(const std::string& job,
+                                                   int64_t generation,
+                                                   int64_t limit) override;
 
  private:
-  // The row of a job that bookkeeping of its steps needs.
+  // The row of a job that bookkeeping of its epochs and steps needs.
   struct JobRow {
     int64_t id = 0;
     int64_t generation = 0;
+    int64_t birth = 0;
     int64_t next_order = 0;
     int64_t planned_steps = 0;
     int64_t reported_steps = 0;
@@ -64,6 +74,15 @@ class SqliteStore final : public Store {
 
   absl::Status PrepareStatements() SKRULL_REQUIRES(mutex_);
 
+  // Of all jobs, and of the owner's.
+  absl::StatusOr<JobCounts> CountJobs(const std::string& owner)
+      SKRULL_REQUIRES(mutex_);
+  // The next version; stored with the transaction it is in.
+  absl::StatusOr<int64_t> NextVersion() SKRULL_REQUIRES(mutex_);
+  // In place of the job of that name, if there is one.
+  absl::Status StoreJob(const JobRecord& job) SKRULL_REQUIRES(mutex_);
+  absl::Status StoreEpoch(int64_t job_id, const v1::Calibration& epoch)
+      SKRULL_REQUIRES(mutex_);
   absl::StatusOr<JobRecord> ReadRecord(const SqliteStatement& row)
       SKRULL_REQUIRES(mutex_);
   absl::StatusOr<std::optional<JobRecord>> FindRecord(const std::string& name)
@@ -90,12 +109,18 @@ class SqliteStore final : public Store {
   FileLock lock_ SKRULL_GUARDED_BY(mutex_);
   SqliteDatabase database_ SKRULL_GUARDED_BY(mutex_);
   SqliteStatement count_jobs_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement count_owner_jobs_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement next_version_ SKRULL_GUARDED_BY(mutex_);
   SqliteStatement insert_job_ SKRULL_GUARDED_BY(mutex_);
   SqliteStatement delete_job_ SKRULL_GUARDED_BY(mutex_);
   SqliteStatement select_record_ SKRULL_GUARDED_BY(mutex_);
   SqliteStatement list_records_ SKRULL_GUARDED_BY(mutex_);
   SqliteStatement select_job_ SKRULL_GUARDED_BY(mutex_);
   SqliteStatement update_job_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement advance_job_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement insert_epoch_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement delete_epochs_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement list_epochs_ SKRULL_GUARDED_BY(mutex_);
   SqliteStatement select_step_ SKRULL_GUARDED_BY(mutex_);
   SqliteStatement upsert_step_ SKRULL_GUARDED_BY(mutex_);
   SqliteStatement delete_oldest_step_ SKRULL_GUARDED_BY(mutex_);
@@ -103,6 +128,7 @@ class SqliteStore final : public Store {
   SqliteStatement insert_plan_ SKRULL_GUARDED_BY(mutex_);
   SqliteStatement upsert_report_ SKRULL_GUARDED_BY(mutex_);
   SqliteStatement list_reports_ SKRULL_GUARDED_BY(mutex_);
+  SqliteStatement list_steps_ SKRULL_GUARDED_BY(mutex_);
 };
 
 }  // namespace skrull

@@ -1,6 +1,7 @@
 #include "skrull/server/store_rules.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "skrull/planner/error.h"
@@ -15,6 +16,28 @@ absl::Status JobError(ErrorReason reason, const std::string& field,
   detail.reason = reason;
   detail.field = field;
   return MakeError(detail, message);
+}
+
+// Whether a job may be stored that does not stand yet.
+absl::Status CheckLimits(const std::optional<JobRecord>& standing,
+                         const JobRecord& wanted, const JobCounts& counts,
+                         const CreateTerms& terms) {
+  if (!standing && counts.all >= terms.max_jobs) {
+    return MakeError(
+        {.reason = ErrorReason::kLimitExceeded, .limit = terms.max_jobs},
+        absl::StrCat(counts.all, " jobs are registered, at most ",
+                     terms.max_jobs, " may be (option --max_jobs)"));
+  }
+  const bool adds_one = !standing || standing->owner != wanted.owner;
+  if (adds_one && counts.of_owner >= terms.max_owner_jobs) {
+    return MakeError(
+        {.reason = ErrorReason::kQuotaExceeded,
+         .field = "name",
+         .limit = terms.max_owner_jobs},
+        absl::StrCat("owner \"", wanted.owner, "\" has ", counts.of_owner,
+                     " jobs, at most ", terms.max_owner_jobs, " are allowed"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -37,37 +60,51 @@ absl::Status CheckGeneration(const std::string& name, int64_t standing,
   return GenerationMismatch(name, standing, wanted);
 }
 
+absl::Status CheckBirth(const std::string& name, int64_t standing,
+                        int64_t wanted) {
+  if (wanted == 0 || wanted == standing) return absl::OkStatus();
+  return JobError(ErrorReason::kGenerationMismatch, "generation",
+                  absl::StrCat("job \"", name,
+                               "\" was deleted and registered anew meanwhile"));
+}
+
+v1::Calibration RegisteredCalibration() {
+  v1::Calibration calibration;
+  calibration.set_cause(v1::CALIBRATION_CAUSE_REGISTERED);
+  return calibration;
+}
+
 absl::StatusOr<std::optional<JobRecord>> DecideCreate(
     const std::optional<JobRecord>& standing, const JobRecord& wanted,
-    int64_t job_count, int64_t max_jobs) {
-  JobRecord record = wanted;
-  record.calibration_epoch = 0;
-  if (!standing) {
-    if (job_count >= max_jobs) {
-      ErrorDetail detail;
-      detail.reason = ErrorReason::kLimitExceeded;
-      detail.limit = max_jobs;
-      return MakeError(detail,
-                       absl::StrCat(job_count, " jobs are registered, at most ",
-                                    max_jobs, " may be (option --max_jobs)"));
-    }
-    record.generation = std::max<int64_t>(1, wanted.generation);
-    return std::optional<JobRecord>(record);
-  }
-  if (wanted.generation > standing->generation) {
-    return std::optional<JobRecord>(record);
-  }
-  absl::Status generation =
-      CheckGeneration(wanted.name, standing->generation, wanted.generation);
-  if (!generation.ok()) return generation;
-  if (CanonicalBytes(wanted.spec) != CanonicalBytes(standing->spec)) {
+    const JobCounts& counts, const CreateTerms& terms) {
+  if (standing && !terms.any_owner && standing->owner != wanted.owner) {
     return JobError(
-        ErrorReason::kJobExists, "name",
-        absl::StrCat("job \"", wanted.name, "\" exists at generation ",
-                     standing->generation,
-                     " with another spec; a higher generation replaces it"));
+        ErrorReason::kPermissionDenied, "name",
+        absl::StrCat("job \"", wanted.name, "\" belongs to another owner"));
   }
-  return std::optional<JobRecord>();
+  if (standing && wanted.generation <= standing->generation) {
+    absl::Status generation =
+        CheckGeneration(wanted.name, standing->generation, wanted.generation);
+    if (!generation.ok()) return generation;
+    if (CanonicalBytes(wanted.spec) != CanonicalBytes(standing->spec)) {
+      return JobError(
+          ErrorReason::kJobExists, "name",
+          absl::StrCat("job \"", wanted.name, "\" exists at generation ",
+                       standing->generation,
+                       " with another spec; a higher generation replaces it"));
+    }
+    return std::optional<JobRecord>();
+  }
+  absl::Status limits = CheckLimits(standing, wanted, counts, terms);
+  if (!limits.ok()) return limits;
+  JobRecord record = wanted;
+  record.generation = std::max<int64_t>(1, wanted.generation);
+  record.calibration = RegisteredCalibration();
+  return std::optional<JobRecord>(std::move(record));
+}
+
+bool AdvancesTo(const JobRecord& standing, const v1::Calibration& next) {
+  return next.epoch() > 0 && next.epoch() - 1 == standing.calibration.epoch();
 }
 
 }  // namespace skrull

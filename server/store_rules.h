@@ -24,12 +24,29 @@ absl::Status GenerationMismatch(const std::string& name, int64_t standing,
 absl::Status CheckGeneration(const std::string& name, int64_t standing,
                              int64_t wanted);
 
-// What JobStore::Create does: the record to store in place of what stands;
-// nullopt if what stands is the answer; or the refusal. `standing` is the
-// record of that name, if there is one, and `job_count` counts all jobs.
+// Epoch 0 of every job: the spec as it was registered.
+v1::Calibration RegisteredCalibration();
+
+// Jobs in a store, all and those of the owner who wants another.
+struct JobCounts {
+  int64_t all = 0;
+  int64_t of_owner = 0;
+};
+
+// What JobStore::Create does: the record to store in place of what stands, but
+// for its birth and version; nullopt if what stands is the answer; or the
+// refusal. `standing` is the record of that name, if there is one.
 absl::StatusOr<std::optional<JobRecord>> DecideCreate(
     const std::optional<JobRecord>& standing, const JobRecord& wanted,
-    int64_t job_count, int64_t max_jobs);
+    const JobCounts& counts, const CreateTerms& terms);
+
+// Whether JobStore::Advance stores `next`.
+bool AdvancesTo(const JobRecord& standing, const v1::Calibration& next);
+
+// OK if a record for the life that began at `wanted` (0 = any) may be stored
+// for the job at `standing`; else kGenerationMismatch.
+absl::Status CheckBirth(const std::string& name, int64_t standing,
+                        int64_t wanted);
 
 }  // namespace skrull
 

@@ -127,7 +127,8 @@ class StreamPlansReactor
   // Has the batch just read planned.
   void Submit() {
     const auto slot = std::make_shared<Slot>();
-    const v1::PlanBatchRequest& batch = request_.batch();
+    // The next read fills it anew.
+    v1::PlanBatchRequest& batch = *request_.mutable_batch();
     slot->response.set_step(batch.step());
     slot->response.set_attempt(batch.attempt());
     slot->caller = std::make_shared<PlanCaller>(
@@ -144,8 +145,8 @@ class StreamPlansReactor
     if (gone) {
       slot->caller->Complete(GoneError());
     } else {
-      owner_->backend_->PlanBatch(
-          batch, static_cast<int64_t>(batch.ByteSizeLong()), slot->caller);
+      const auto bytes = static_cast<int64_t>(batch.ByteSizeLong());
+      owner_->backend_->PlanBatch(std::move(batch), bytes, slot->caller);
     }
     MutexLock lock(&mutex_);
     reading_ = false;

@@ -35,7 +35,7 @@ class Fixture {
     store_ = *std::move(store);
     JobRecord job;
     job.name = "run";
-    if (!store_->Create(job, 1).ok()) Fail("cannot create the job");
+    if (!store_->Create(job, {}).ok()) Fail("cannot create the job");
   }
   ~Fixture() {
     store_.reset();

@@ -56,7 +56,7 @@ struct Fixture {
       : plans(
             limits, [](std::function<void()> task) { task(); }, Clock::Real(),
             &metrics) {
-    REQUIRE(jobs.Create({.name = "run", .spec = spec}, job, 10).ok());
+    REQUIRE(jobs.Create({.name = "run", .spec = spec}, {}).ok());
     registered = *jobs.Find("run");
   }
   ~Fixture() { plans.Drain(); }
@@ -68,9 +68,10 @@ struct Fixture {
   Metrics metrics;
   PlanDirectory plans;
   std::unique_ptr<Store> store = *OpenStore("memory");
-  JobDirectory jobs{store.get(), &metrics, [this](const RegisteredJob& ended) {
-                      plans.EndJob(ended);
-                    }};
+  const Logger logger{LogLevel::kError, Clock::Real()};
+  JobDirectory jobs{
+      store.get(), &logger, &metrics,
+      [this](const RegisteredJob& ended) { plans.EndJob(ended); }};
   std::shared_ptr<RegisteredJob> registered;
 };
 
@@ -189,7 +190,7 @@ TEST_CASE("JobDirectory: the end of a job ends its waits and its writes",
   CHECK(f.jobs.count() == 0);
 
   // Its successor has the same generation and another life.
-  REQUIRE(f.jobs.Create({.name = "run", .spec = f.spec}, f.job, 10).ok());
+  REQUIRE(f.jobs.Create({.name = "run", .spec = f.spec}, {}).ok());
   const auto successor = *f.jobs.Find("run");
   CHECK(successor->record().generation == 1);
   CHECK(successor->id() != f.registered->id());
@@ -228,16 +229,13 @@ TEST_CASE("JobDirectory: a refused change leaves the job alive",
           "[server][job_directory]") {
   Fixture f;
   const v1::JobSpec other = testing::SmallSpec(1, 1, 5);
-  const Job other_job = *JobFromProto(other);
-  CHECK(ReasonOf(f.jobs.Create({.name = "run", .spec = other}, other_job, 10)
-                     .status()) == ErrorReason::kJobExists);
+  CHECK(ReasonOf(f.jobs.Create({.name = "run", .spec = other}, {}).status()) ==
+        ErrorReason::kJobExists);
   CHECK(ReasonOf(f.jobs.Delete("run", 7)) == ErrorReason::kGenerationMismatch);
   CHECK(f.registered->ended().ok());
   CHECK(*f.jobs.Find("run") == f.registered);
-  REQUIRE(f.jobs
-              .Create({.name = "run", .spec = other, .generation = 2},
-                      other_job, 10)
-              .ok());
+  REQUIRE(
+      f.jobs.Create({.name = "run", .spec = other, .generation = 2}, {}).ok());
   CHECK(ReasonOf(f.registered->ended()) == ErrorReason::kGenerationMismatch);
   CHECK((*f.jobs.Find("run"))->job().pool().ranks() == 1);
 }

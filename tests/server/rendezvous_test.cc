@@ -61,17 +61,17 @@ struct Fixture {
 
   std::shared_ptr<RegisteredJob> Register(const std::string& name) {
     const v1::JobSpec spec = testing::SmallSpec(2, 2, 100);
-    REQUIRE(jobs.Create({.name = name, .spec = spec}, *JobFromProto(spec), 10)
-                .ok());
+    REQUIRE(jobs.Create({.name = name, .spec = spec}, {}).ok());
     return *jobs.Find(name);
   }
 
   Metrics metrics;
   Rendezvous table;
   std::unique_ptr<Store> store = *OpenStore("memory");
-  JobDirectory jobs{store.get(), &metrics, [this](const RegisteredJob& ended) {
-                      table.EndJob(ended);
-                    }};
+  const Logger logger{LogLevel::kError, Clock::Real()};
+  JobDirectory jobs{
+      store.get(), &logger, &metrics,
+      [this](const RegisteredJob& ended) { table.EndJob(ended); }};
   std::shared_ptr<RegisteredJob> registered;
 };
 

@@ -94,6 +94,11 @@ TEST_CASE("Service: jobs are got, and listed by name in pages",
   v1::Job job;
   REQUIRE(client.stub().GetJob(&get_context, get, &job).ok());
   CHECK(job.name() == "c");
+  CHECK(job.owner().empty());
+  CHECK(job.calibration_epoch() == 0);
+  CHECK(job.calibration().cause() == v1::CALIBRATION_CAUSE_REGISTERED);
+  CHECK(job.calibrated_spec().SerializeAsString() ==
+        job.spec().SerializeAsString());
   CHECK(job.spec().SerializeAsString() ==
         SmallSpec(1, 1, 10).SerializeAsString());
 

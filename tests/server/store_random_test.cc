@@ -12,6 +12,8 @@
 namespace skrull {
 namespace {
 
+using testing::EpochOf;
+using testing::kAllRanks;
 using testing::MustOpen;
 using testing::PlanOf;
 using testing::ReasonOf;
@@ -27,8 +29,9 @@ std::string TextOf(const absl::Status& status) {
 
 std::string TextOf(const JobRecord& record) {
   return record.name + " " + std::to_string(record.generation) + " " +
-         std::to_string(record.calibration_epoch) + " " +
-         std::to_string(record.create_time_micros) + " " +
+         record.owner + " " + std::to_string(record.create_time_micros) + " " +
+         std::to_string(record.birth) + " " + std::to_string(record.version) +
+         " " + record.calibration.ShortDebugString() + " " +
          Sha256Hex(CanonicalBytes(record.spec));
 }
 
@@ -50,13 +53,22 @@ std::string Contents(Store& store) {
   const std::vector<JobRecord> jobs = store.List("", 100).value();
   for (const JobRecord& job : jobs) {
     text += TextOf(job) + "\n";
+    const auto epochs = store.Calibrations(job.name, job.generation);
+    for (const v1::Calibration& epoch : *epochs) {
+      text += "  " + epoch.ShortDebugString() + "\n";
+    }
+    const auto latest = store.LatestSteps(job.name, job.generation, 3);
+    for (const PlanKey& key : *latest) {
+      text += "  " + std::to_string(key.step) + "/" +
+              std::to_string(key.attempt) + "\n";
+    }
     for (int64_t step = 0; step < 12; ++step) {
       for (int32_t attempt = 0; attempt < 3; ++attempt) {
         const PlanKey key = {job.name, step, attempt};
         if (const auto plan = store.Find(key, job.generation).value()) {
           text += "  " + TextOf(*plan) + "\n";
         }
-        const auto reports = store.Reports(key, job.generation);
+        const auto reports = store.Reports(key, job.generation, kAllRanks);
         for (const v1::StepReport& report : *reports) {
           text += "  " + report.ShortDebugString() + "\n";
         }
@@ -93,17 +105,25 @@ TEST_CASE("SqliteStore: random runs answer as the memory store does",
     CAPTURE(action, name, step, attempt, generation, kept);
     if (action < 10) {
       const JobRecord wanted = Wanted(name, pick(0, 1), generation);
-      const int max_jobs = pick(2, 4);
-      both([&](Store& s) { return s.Create(wanted, max_jobs); });
+      const CreateTerms terms = {.max_jobs = pick(2, 4),
+                                 .max_owner_jobs = pick(1, 4),
+                                 .any_owner = pick(0, 1) == 1};
+      both([&](Store& s) { return s.Create(wanted, terms); });
     } else if (action < 13) {
       both([&](Store& s) { return s.Delete(name, generation); });
     } else if (action < 20) {
       both([&](Store& s) { return s.Get(name); });
+    } else if (action < 25) {
+      const int64_t epoch = pick(0, 4);
+      both([&](Store& s) {
+        return s.Advance(name, generation, EpochOf(epoch));
+      });
     } else if (action < 60) {
       PlanRecord record =
           PlanOf(name, generation, step, attempt,
                  static_cast<size_t>(pick(0, 1) * pick(0, 9000)));
       record.request_digest += std::to_string(pick(0, 1));
+      record.birth = pick(0, 3) == 0 ? pick(1, 20) : 0;
       both([&](Store& s) { return s.Commit(record, kept); });
     } else if (action < 97) {
       const v1::StepReport report =

@@ -19,6 +19,7 @@
 #include "skrull/server/convert.h"
 #include "skrull/server/sqlite_schema.h"
 #include "skrull/server/store.h"
+#include "skrull/server/store_rules.h"
 #include "skrull/tests/server/store_test_util.h"
 
 namespace {
@@ -42,6 +43,8 @@ namespace skrull {
 namespace {
 
 using Catch::Matchers::Contains;
+using testing::EpochOf;
+using testing::kAllRanks;
 using testing::MustOpen;
 using testing::OpenRefusal;
 using testing::PlanOf;
@@ -49,8 +52,6 @@ using testing::ReasonOf;
 using testing::ReportOf;
 using testing::StoreDir;
 using testing::Wanted;
-
-constexpr int64_t kManyJobs = 1000;
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -79,7 +80,7 @@ int InChild(const std::function<int()>& body) {
 }
 
 void Fill(Store& store) {
-  REQUIRE(store.Create(Wanted("run", 1, 2), kManyJobs).ok());
+  REQUIRE(store.Create(Wanted("run", 1, 2), {}).ok());
   for (int64_t step = 0; step < 20; ++step) {
     REQUIRE(store.Commit(PlanOf("run", 2, step, 0, 3000), 1000).ok());
     REQUIRE(store.PutReport("run", 2, ReportOf(step, 0, 1), 1000).ok());
@@ -91,7 +92,7 @@ void CheckFilled(Store& store) {
   for (int64_t step = 0; step < 20; ++step) {
     const PlanRecord expected = PlanOf("run", 2, step, 0, 3000);
     CHECK(store.Find(expected.key, 2).value() == expected);
-    CHECK(store.Reports(expected.key, 2)->size() == 1);
+    CHECK(store.Reports(expected.key, 2, kAllRanks)->size() == 1);
   }
 }
 
@@ -128,7 +129,7 @@ TEST_CASE("SqliteStore: jobs and plans are synced before the call returns",
     return sync_count - before;
   };
   const auto commit = [&] { return store->Commit(PlanOf("run", 1, 1), 10); };
-  CHECK(syncs_of([&] { return store->Create(Wanted("run", 0), 9); }) >= 1);
+  CHECK(syncs_of([&] { return store->Create(Wanted("run", 0), {}); }) >= 1);
   CHECK(syncs_of(commit) >= 1);
   CHECK(syncs_of(commit) == 0);  // stands already
   CHECK(syncs_of([&] { return store->Find({"run", 1, 0}, 1); }) == 0);
@@ -136,6 +137,7 @@ TEST_CASE("SqliteStore: jobs and plans are synced before the call returns",
           return store->PutReport("run", 1, ReportOf(1, 0, 0), 10);
         }) == 0);
   CHECK(syncs_of([&] { return store->Commit(PlanOf("run", 1, 2), 10); }) >= 1);
+  CHECK(syncs_of([&] { return store->Advance("run", 1, EpochOf(1)); }) >= 1);
   CHECK(syncs_of([&] { return store->Delete("run", 0); }) >= 1);
 }
 
@@ -144,8 +146,7 @@ TEST_CASE("SqliteStore: jobs and plans are synced before the call returns",
 [[noreturn]] void CommitForEver(const std::string& uri, int out) {
   absl::StatusOr<std::unique_ptr<Store>> store = OpenStore(uri);
   if (!store.ok()) _exit(1);
-  const absl::StatusOr<JobRecord> job =
-      (*store)->Create(Wanted("run", 0), kManyJobs);
+  const absl::StatusOr<JobRecord> job = (*store)->Create(Wanted("run", 0), {});
   if (!job.ok()) _exit(2);
   int64_t step = 0;
   while ((*store)->Find({"run", step, 0}, 1).value()) ++step;
@@ -203,12 +204,12 @@ TEST_CASE("SqliteStore: reports survive kill -9", "[server][store][sqlite]") {
   const int code = InChild([&] {
     const auto store = OpenStore(dir.uri());
     if (!store.ok()) return 1;
-    if (!(*store)->Create(Wanted("run", 0), kManyJobs).ok()) return 2;
+    if (!(*store)->Create(Wanted("run", 0), {}).ok()) return 2;
     if (!(*store)->PutReport("run", 1, ReportOf(3, 0, 4), 10).ok()) return 3;
     return kill(getpid(), SIGKILL);
   });
   CHECK(code == 128 + SIGKILL);
-  CHECK(MustOpen(dir.uri())->Reports({"run", 3, 0}, 1)->size() == 1);
+  CHECK(MustOpen(dir.uri())->Reports({"run", 3, 0}, 1, kAllRanks)->size() == 1);
 }
 
 TEST_CASE("SqliteStore: a second daemon is refused while one holds the file",
@@ -289,14 +290,93 @@ TEST_CASE("SqliteStore: a file of a newer version is refused and left alone",
           "[server][store][sqlite]") {
   StoreDir dir;
   Fill(*MustOpen(dir.uri()));
-  RunSql(dir.file(), "PRAGMA user_version = 2");
-  CHECK(kStoreSchemaVersion == 1);
+  RunSql(dir.file(), "PRAGMA user_version = 3");
+  CHECK(kStoreSchemaVersion == 2);
   const std::string before = ReadAll(dir.file());
   CHECK_THAT(OpenRefusal(dir.uri()),
-             Contains(dir.file()) && Contains("newer version (schema 2"));
+             Contains(dir.file()) && Contains("newer version (schema 3"));
   CHECK(ReadAll(dir.file()) == before);
-  RunSql(dir.file(), "PRAGMA user_version = 1");
+  RunSql(dir.file(), "PRAGMA user_version = 2");
   CheckFilled(*MustOpen(dir.uri()));
+}
+
+// What store_v1.sql was made of: jobs "run" and "idle", and some plans and
+// reports of the first. There was a job of id 1, which is gone.
+void CheckVersion1(Store& store) {
+  const std::vector<JobRecord> jobs = store.List("", 9).value();
+  REQUIRE(jobs.size() == 2);
+  for (const JobRecord& job : jobs) {
+    CAPTURE(job.name);
+    const int variant = job.name == "run" ? 1 : 2;
+    CHECK(job.generation == 3 - variant);
+    CHECK(job.owner.empty());
+    CHECK(job.create_time_micros == 1'700'000'000'000'000 + variant);
+    CHECK(CanonicalBytes(job.spec) == CanonicalBytes(testing::SpecOf(variant)));
+    CHECK(job.birth == variant + 1);
+    CHECK(job.version == job.birth);
+    CHECK(CanonicalBytes(job.calibration) ==
+          CanonicalBytes(RegisteredCalibration()));
+    CHECK(store.Calibrations(job.name, job.generation)->size() == 1);
+  }
+  for (int64_t step = 0; step < 3; ++step) {
+    const PlanRecord plan = PlanOf("run", 2, step, 0, 40);
+    CHECK(store.Find(plan.key, 2).value() == plan);
+    const auto reports = store.Reports(plan.key, 2, kAllRanks).value();
+    REQUIRE(reports.size() == 1);
+    CHECK(CanonicalBytes(reports[0]) ==
+          CanonicalBytes(ReportOf(step, 0, 1, 100 + step)));
+  }
+  CHECK(store.Find({"run", 1, 1}, 2).value() == PlanOf("run", 2, 1, 1, 40));
+  CHECK(store.Reports({"run", 7, 0}, 2, kAllRanks)->size() == 1);
+}
+
+TEST_CASE("SqliteStore: a file of version 1 is brought up to this one",
+          "[server][store][sqlite]") {
+  StoreDir dir;
+  RunSql(dir.file(), ReadAll(SKRULL_STORE_V1));
+  CheckVersion1(*MustOpen(dir.uri()));
+  const std::unique_ptr<Store> store = MustOpen(dir.uri());
+  CheckVersion1(*store);
+  // Its jobs and steps go on where they were, and versions after theirs.
+  CHECK(store->LatestSteps("run", 2, 2).value() ==
+        std::vector<PlanKey>{{"run", 1, 1}, {"run", 2, 0}});
+  CHECK(store->Advance("run", 2, EpochOf(1))->version == 4);
+  CHECK(store->Create(Wanted("idle", 2), {})->birth == 3);
+  CHECK(store->Create(Wanted("new", 0), {})->birth == 5);
+  REQUIRE(store->Commit(PlanOf("run", 2, 3), 2).ok());
+  CHECK(!store->Find({"run", 2, 0}, 2).value());
+  CHECK(store->Find({"run", 1, 1}, 2).value());
+}
+
+TEST_CASE("SqliteStore: an upgrade that fails leaves version 1 as it was",
+          "[server][store][sqlite]") {
+  StoreDir dir;
+  RunSql(dir.file(), ReadAll(SKRULL_STORE_V1));
+  // The last table that the upgrade makes is in the way.
+  RunSql(dir.file(), "CREATE TABLE last_version(x)");
+  CHECK_THAT(OpenRefusal(dir.uri()), Contains("last_version already exists"));
+  RunSql(dir.file(), "DROP TABLE last_version");
+  CheckVersion1(*MustOpen(dir.uri()));
+}
+
+TEST_CASE("SqliteStore: an epoch that is missing is an error, not epoch 0",
+          "[server][store][sqlite]") {
+  StoreDir dir;
+  Fill(*MustOpen(dir.uri()));
+  REQUIRE(MustOpen(dir.uri())->Advance("run", 2, EpochOf(1)).ok());
+  RunSql(dir.file(), GENERATE("DELETE FROM epochs WHERE epoch = 1",
+                              "UPDATE epochs SET calibration = X'' "
+                              "WHERE epoch = 1",
+                              "UPDATE epochs SET calibration = X'ff' "
+                              "WHERE epoch = 1",
+                              "UPDATE jobs SET calibration_epoch = 2"));
+  const std::unique_ptr<Store> store = MustOpen(dir.uri());
+  for (const absl::Status& status :
+       {store->Get("run").status(), store->List("", 9).status(),
+        store->Advance("run", 2, EpochOf(2)).status()}) {
+    CHECK(ReasonOf(status) == ErrorReason::kStoreFailed);
+    CHECK_THAT(std::string(status.message()), Contains("job \"run\""));
+  }
 }
 
 TEST_CASE("SqliteStore: another program's database is refused and left alone",

@@ -13,6 +13,8 @@
 namespace skrull {
 namespace {
 
+using testing::EpochOf;
+using testing::kAllRanks;
 using testing::MustOpen;
 using testing::PlanOf;
 using testing::ReasonOf;
@@ -21,7 +23,6 @@ using testing::SpecOf;
 using testing::StoreDir;
 using testing::Wanted;
 
-constexpr int64_t kManyJobs = 1000;
 constexpr int64_t kManySteps = 1000;
 
 // A fresh store of each kind in turn: the test case runs once for each.
@@ -62,15 +63,20 @@ TEST_CASE("Store: a new job is generation 1 and reads back as stored",
   AnyStore any;
   INFO(any.kind);
   const JobRecord wanted = Wanted("run", 3);
-  const JobRecord created = any.store->Create(wanted, kManyJobs).value();
-  CHECK(created.generation == 1);
-  CHECK(created.calibration_epoch == 0);
+  const JobRecord created = any.store->Create(wanted, {}).value();
   const JobRecord read = any.store->Get("run").value();
-  CHECK(read.name == "run");
-  CHECK(read.generation == 1);
-  CHECK(read.calibration_epoch == 0);
-  CHECK(read.create_time_micros == wanted.create_time_micros);
-  CHECK(CanonicalBytes(read.spec) == CanonicalBytes(wanted.spec));
+  const JobRecord listed = any.store->List("", 9).value().at(0);
+  for (const JobRecord& record : {created, read, listed}) {
+    CHECK(record.name == "run");
+    CHECK(record.generation == 1);
+    CHECK(record.owner == "owner-1");
+    CHECK(record.calibration.epoch() == 0);
+    CHECK(record.calibration.cause() == v1::CALIBRATION_CAUSE_REGISTERED);
+    CHECK(record.create_time_micros == wanted.create_time_micros);
+    CHECK(record.birth == 1);
+    CHECK(record.version == 1);
+    CHECK(CanonicalBytes(record.spec) == CanonicalBytes(wanted.spec));
+  }
   CHECK(any.store->Count().value() == 1);
 }
 
@@ -78,7 +84,7 @@ TEST_CASE("Store: a new job may start at a higher generation",
           "[server][store]") {
   AnyStore any;
   INFO(any.kind);
-  CHECK(any.store->Create(Wanted("run", 0, 5), kManyJobs)->generation == 5);
+  CHECK(any.store->Create(Wanted("run", 0, 5), {})->generation == 5);
   CHECK(any.store->Get("run")->generation == 5);
 }
 
@@ -87,7 +93,7 @@ TEST_CASE("Store: creating a job again joins, refuses or replaces",
   AnyStore any;
   INFO(any.kind);
   Store& store = *any.store;
-  const JobRecord first = store.Create(Wanted("run", 1, 3), kManyJobs).value();
+  const JobRecord first = store.Create(Wanted("run", 1, 3), {}).value();
   const PlanRecord plan = PlanOf("run", 3, 7);
   REQUIRE(store.Commit(plan, kManySteps).ok());
   REQUIRE(store.PutReport("run", 3, ReportOf(7, 0, 0), kManySteps).ok());
@@ -111,12 +117,16 @@ TEST_CASE("Store: creating a job again joins, refuses or replaces",
   JobRecord wanted = Wanted("run", row.variant, row.generation);
   wanted.create_time_micros = 42;
   // The limit counts jobs, and this is no new one.
-  const absl::StatusOr<JobRecord> answer = store.Create(wanted, 1);
+  const absl::StatusOr<JobRecord> answer =
+      store.Create(wanted, {.max_jobs = 1});
   CHECK(ReasonOf(answer.status()) == row.reason);
   CHECK(answer.ok() == (row.reason == ErrorReason::kUnspecified));
 
   const JobRecord stands = store.Get("run").value();
   CHECK(stands.generation == (row.replaces ? row.generation : 3));
+  CHECK(stands.owner == (row.replaces ? wanted.owner : first.owner));
+  CHECK((stands.birth == first.birth) == !row.replaces);
+  CHECK(stands.version == stands.birth);
   CHECK(stands.create_time_micros ==
         (row.replaces ? 42 : first.create_time_micros));
   if (answer.ok()) {
@@ -126,7 +136,8 @@ TEST_CASE("Store: creating a job again joins, refuses or replaces",
   CHECK(store.Find(plan.key, 3).value().has_value() == !row.replaces);
   CHECK(store.Find(plan.key, stands.generation).value().has_value() ==
         !row.replaces);
-  CHECK(store.Reports(plan.key, stands.generation)->empty() == row.replaces);
+  CHECK(store.Reports(plan.key, stands.generation, kAllRanks)->empty() ==
+        row.replaces);
   CHECK(store.Count().value() == 1);
 }
 
@@ -134,23 +145,158 @@ TEST_CASE("Store: refuses new jobs at the limit and no others",
           "[server][store]") {
   AnyStore any;
   INFO(any.kind);
-  REQUIRE(any.store->Create(Wanted("a", 0), 2).ok());
-  REQUIRE(any.store->Create(Wanted("b", 0), 2).ok());
-  const absl::Status refusal = any.store->Create(Wanted("c", 0), 2).status();
+  const CreateTerms two = {.max_jobs = 2};
+  REQUIRE(any.store->Create(Wanted("a", 0), two).ok());
+  REQUIRE(any.store->Create(Wanted("b", 0), two).ok());
+  const absl::Status refusal = any.store->Create(Wanted("c", 0), two).status();
   CHECK(ReasonOf(refusal) == ErrorReason::kLimitExceeded);
   CHECK(GetErrorDetail(refusal)->limit == 2);
-  CHECK(any.store->Create(Wanted("a", 0), 2).ok());
-  CHECK(any.store->Create(Wanted("a", 1, 2), 2).ok());
+  CHECK(any.store->Create(Wanted("a", 0), two).ok());
+  CHECK(any.store->Create(Wanted("a", 1, 2), two).ok());
   CHECK(any.store->Count().value() == 2);
   REQUIRE(any.store->Delete("b", 0).ok());
-  CHECK(any.store->Create(Wanted("c", 0), 2).ok());
+  CHECK(any.store->Create(Wanted("c", 0), two).ok());
+}
+
+TEST_CASE("Store: an owner at its limit gets no further job",
+          "[server][store]") {
+  AnyStore any;
+  INFO(any.kind);
+  Store& store = *any.store;
+  const auto wanted = [](const std::string& name, const std::string& owner,
+                         int64_t generation = 0) {
+    JobRecord record = Wanted(name, 0, generation);
+    record.owner = owner;
+    return record;
+  };
+  const CreateTerms one = {.max_owner_jobs = 1};
+  REQUIRE(store.Create(wanted("a", "ann"), one).ok());
+  const absl::Status refusal = store.Create(wanted("b", "ann"), one).status();
+  CHECK(ReasonOf(refusal) == ErrorReason::kQuotaExceeded);
+  CHECK(GetErrorDetail(refusal)->limit == 1);
+  REQUIRE(store.Create(wanted("b", "bob"), one).ok());
+  // Joining and replacing one's own adds none; taking another's job does.
+  CHECK(store.Create(wanted("b", "ann"), one)->owner == "bob");
+  CHECK(store.Create(wanted("a", "ann", 2), one).ok());
+  CHECK(ReasonOf(store.Create(wanted("b", "ann", 2), one).status()) ==
+        ErrorReason::kQuotaExceeded);
+  CHECK(store.Get("b")->owner == "bob");
+  REQUIRE(store.Delete("a", 0).ok());
+  CHECK(store.Create(wanted("b", "ann", 2), one)->owner == "ann");
+}
+
+TEST_CASE("Store: the job of another owner is not to be had without the right",
+          "[server][store]") {
+  AnyStore any;
+  INFO(any.kind);
+  Store& store = *any.store;
+  const CreateTerms own = {.any_owner = false};
+  JobRecord wanted = Wanted("run", 0, 3);
+  REQUIRE(store.Create(wanted, own).ok());
+  CHECK(store.Create(wanted, own).ok());
+  wanted.owner = "somebody";
+  // Whatever is asked, the answer tells nothing of the job.
+  for (int64_t generation : {0, 2, 3, 4}) {
+    for (int variant : {0, 2}) {
+      wanted.generation = generation;
+      wanted.spec = SpecOf(variant);
+      CHECK(ReasonOf(store.Create(wanted, own).status()) ==
+            ErrorReason::kPermissionDenied);
+    }
+  }
+  CHECK(store.Get("run")->owner == "owner-0");
+  CHECK(store.Create(wanted, {})->owner == "somebody");
+}
+
+TEST_CASE("Store: epochs advance one by one and are remembered",
+          "[server][store]") {
+  AnyStore any;
+  INFO(any.kind);
+  Store& store = *any.store;
+  const JobRecord job = store.Create(Wanted("run", 0, 2), {}).value();
+  REQUIRE(store.Create(Wanted("other", 0), {}).ok());
+  const JobRecord first = store.Advance("run", 2, EpochOf(1)).value();
+  CHECK(CanonicalBytes(first.calibration) == CanonicalBytes(EpochOf(1)));
+  CHECK(first.birth == job.birth);
+  CHECK(first.version == 3);
+  CHECK(CanonicalBytes(first.spec) == CanonicalBytes(job.spec));
+  // Whoever comes late, or from nowhere, gets what stands.
+  v1::Calibration rival = EpochOf(1);
+  rival.set_bucket_size_tokens(5);
+  for (const v1::Calibration& wrong :
+       {rival, EpochOf(0), EpochOf(3), EpochOf(-1),
+        EpochOf(std::numeric_limits<int64_t>::min())}) {
+    const JobRecord stands = store.Advance("run", 2, wrong).value();
+    CHECK(CanonicalBytes(stands.calibration) == CanonicalBytes(EpochOf(1)));
+    CHECK(stands.version == 3);
+  }
+  CHECK(CanonicalBytes(store.Get("run")->calibration) ==
+        CanonicalBytes(EpochOf(1)));
+  CHECK(ReasonOf(store.Advance("run", 1, EpochOf(2)).status()) ==
+        ErrorReason::kGenerationMismatch);
+  CHECK(ReasonOf(store.Advance("none", 1, EpochOf(1)).status()) ==
+        ErrorReason::kJobNotFound);
+  CHECK(ReasonOf(store.Calibrations("run", 1).status()) ==
+        ErrorReason::kGenerationMismatch);
+  CHECK(ReasonOf(store.Calibrations("none", 1).status()) ==
+        ErrorReason::kJobNotFound);
+
+  std::vector<v1::Calibration> epochs = store.Calibrations("run", 2).value();
+  REQUIRE(epochs.size() == 2);
+  CHECK(CanonicalBytes(epochs[0]) == CanonicalBytes(job.calibration));
+  CHECK(CanonicalBytes(epochs[1]) == CanonicalBytes(EpochOf(1)));
+  for (int64_t epoch = 2; epoch <= kKeptEpochs; ++epoch) {
+    REQUIRE(store.Advance("run", 2, EpochOf(epoch)).ok());
+  }
+  epochs = store.Calibrations("run", 2).value();
+  REQUIRE(static_cast<int64_t>(epochs.size()) == kKeptEpochs);
+  CHECK(epochs.front().epoch() == 1);
+  CHECK(epochs.back().epoch() == kKeptEpochs);
+  CHECK(store.Calibrations("other", 1)->size() == 1);
+
+  // A new life begins at epoch 0.
+  REQUIRE(store.Create(Wanted("run", 0, 3), {}).ok());
+  CHECK(store.Calibrations("run", 3)->size() == 1);
+  CHECK(store.Get("run")->calibration.epoch() == 0);
+}
+
+TEST_CASE("Store: versions rise with every change of a job",
+          "[server][store]") {
+  AnyStore any;
+  INFO(any.kind);
+  Store& store = *any.store;
+  CHECK(store.Create(Wanted("a", 0), {})->version == 1);
+  CHECK(store.Create(Wanted("b", 0), {})->version == 2);
+  CHECK(store.Create(Wanted("a", 0), {})->version == 1);  // joins
+  CHECK(!store.Create(Wanted("a", 1), {}).ok());
+  REQUIRE(store.Commit(PlanOf("a", 1, 1), kManySteps).ok());
+  CHECK(store.Advance("a", 1, EpochOf(1))->version == 3);
+  REQUIRE(store.Delete("a", 0).ok());  // is 4
+  CHECK(store.Create(Wanted("a", 0), {})->birth == 5);
+  CHECK(store.Create(Wanted("b", 0, 2), {})->birth == 6);
+}
+
+TEST_CASE("Store: a plan for an earlier life of the job is refused",
+          "[server][store]") {
+  AnyStore any;
+  INFO(any.kind);
+  Store& store = *any.store;
+  PlanRecord plan = PlanOf("run", 1, 4);
+  plan.birth = store.Create(Wanted("run", 0), {})->birth;
+  REQUIRE(store.Advance("run", 1, EpochOf(1)).ok());  // no new life
+  CHECK(store.Commit(plan, kManySteps).ok());
+  REQUIRE(store.Delete("run", 0).ok());
+  REQUIRE(store.Create(Wanted("run", 1), {}).ok());
+  CHECK(ReasonOf(store.Commit(plan, kManySteps).status()) ==
+        ErrorReason::kGenerationMismatch);
+  CHECK(!store.Find(plan.key, 1).value());
 }
 
 TEST_CASE("Store: lists jobs in byte order, in pages", "[server][store]") {
   AnyStore any;
   INFO(any.kind);
   for (const char* name : {"b", "a.b", "B", "a", "a-b", "10", "9", "a_b"}) {
-    REQUIRE(any.store->Create(Wanted(name, 0), kManyJobs).ok());
+    REQUIRE(any.store->Create(Wanted(name, 0), {}).ok());
   }
   using Names = std::vector<std::string>;
   CHECK(NamesOf(any.store->List("", 100)) ==
@@ -168,8 +314,8 @@ TEST_CASE("Store: deleting a job forgets its plans and reports",
   AnyStore any;
   INFO(any.kind);
   Store& store = *any.store;
-  REQUIRE(store.Create(Wanted("run", 0), kManyJobs).ok());
-  REQUIRE(store.Create(Wanted("other", 0), kManyJobs).ok());
+  REQUIRE(store.Create(Wanted("run", 0), {}).ok());
+  REQUIRE(store.Create(Wanted("other", 0), {}).ok());
   REQUIRE(store.Commit(PlanOf("run", 1, 5), kManySteps).ok());
   REQUIRE(store.Commit(PlanOf("other", 1, 5), kManySteps).ok());
   REQUIRE(store.PutReport("run", 1, ReportOf(5, 0, 0), kManySteps).ok());
@@ -184,16 +330,16 @@ TEST_CASE("Store: deleting a job forgets its plans and reports",
   CHECK(store.Count().value() == 1);
 
   // Nothing of the old job shows through a new one of the same name.
-  REQUIRE(store.Create(Wanted("run", 0), kManyJobs).ok());
+  REQUIRE(store.Create(Wanted("run", 0), {}).ok());
   CHECK(!store.Find({"run", 5, 0}, 1).value());
-  CHECK(store.Reports({"run", 5, 0}, 1)->empty());
+  CHECK(store.Reports({"run", 5, 0}, 1, kAllRanks)->empty());
   CHECK(store.Find({"other", 5, 0}, 1).value() == PlanOf("other", 1, 5));
 }
 
 TEST_CASE("Store: the first commit of a key stands", "[server][store]") {
   AnyStore any;
   INFO(any.kind);
-  REQUIRE(any.store->Create(Wanted("run", 0, 2), kManyJobs).ok());
+  REQUIRE(any.store->Create(Wanted("run", 0, 2), {}).ok());
   const PlanRecord first = PlanOf("run", 2, 4, 1);
   CHECK(any.store->Commit(first, kManySteps).value() == first);
   PlanRecord second = first;
@@ -214,7 +360,7 @@ TEST_CASE("Store: keys and bytes at the ends of their ranges survive",
   AnyStore any;
   INFO(any.kind);
   const std::string name(128, 'z');
-  REQUIRE(any.store->Create(Wanted(name, 0), kManyJobs).ok());
+  REQUIRE(any.store->Create(Wanted(name, 0), {}).ok());
   PlanRecord record = PlanOf(name, 1, std::numeric_limits<int64_t>::max(),
                              std::numeric_limits<int32_t>::max());
   record.plan = GENERATE(std::string(), std::string(1, '\0'),
@@ -229,7 +375,7 @@ TEST_CASE("Store: refuses writes for jobs that are gone or replaced",
   AnyStore any;
   INFO(any.kind);
   Store& store = *any.store;
-  REQUIRE(store.Create(Wanted("run", 0, 2), kManyJobs).ok());
+  REQUIRE(store.Create(Wanted("run", 0, 2), {}).ok());
   const auto commit = [&](const std::string& job, int64_t generation) {
     return ReasonOf(
         store.Commit(PlanOf(job, generation, 1), kManySteps).status());
@@ -246,7 +392,7 @@ TEST_CASE("Store: refuses writes for jobs that are gone or replaced",
     CHECK(report("run", generation) == ErrorReason::kGenerationMismatch);
   }
   CHECK(!store.Find({"run", 1, 0}, 2).value());
-  CHECK(store.Reports({"run", 1, 0}, 2)->empty());
+  CHECK(store.Reports({"run", 1, 0}, 2, kAllRanks)->empty());
   CHECK(commit("run", 2) == ErrorReason::kUnspecified);
 }
 
@@ -255,8 +401,8 @@ TEST_CASE("Store: keeps the steps that were committed last",
   AnyStore any;
   INFO(any.kind);
   Store& store = *any.store;
-  REQUIRE(store.Create(Wanted("run", 0), kManyJobs).ok());
-  REQUIRE(store.Create(Wanted("other", 0), kManyJobs).ok());
+  REQUIRE(store.Create(Wanted("run", 0), {}).ok());
+  REQUIRE(store.Create(Wanted("other", 0), {}).ok());
   REQUIRE(store.Commit(PlanOf("other", 1, 2), 3).ok());
   const auto commit = [&](int64_t step, int32_t attempt = 0) {
     REQUIRE(store.Commit(PlanOf("run", 1, step, attempt), 3).ok());
@@ -288,12 +434,47 @@ TEST_CASE("Store: keeps the steps that were committed last",
   CHECK(planned() == Steps{7});
 }
 
+TEST_CASE("Store: tells the steps that were committed last",
+          "[server][store]") {
+  AnyStore any;
+  INFO(any.kind);
+  Store& store = *any.store;
+  REQUIRE(store.Create(Wanted("run", 0), {}).ok());
+  CHECK(store.LatestSteps("run", 1, 9)->empty());
+  for (const auto& [step, attempt] : std::vector<std::pair<int64_t, int32_t>>{
+           {5, 0}, {2, 0}, {9, 1}, {2, 3}, {2, 1}}) {
+    REQUIRE(store.Commit(PlanOf("run", 1, step, attempt), 3).ok());
+  }
+  REQUIRE(store.PutReport("run", 1, ReportOf(30, 0, 0), 3).ok());
+  const std::vector<PlanKey> all = {
+      {"run", 2, 3}, {"run", 9, 1}, {"run", 5, 0}};
+  CHECK(store.LatestSteps("run", 1, 9).value() == all);
+  CHECK(store.LatestSteps("run", 1, 2).value() ==
+        std::vector<PlanKey>(all.begin(), all.begin() + 2));
+  CHECK(store.LatestSteps("run", 1, 0)->empty());
+  CHECK(store.LatestSteps("run", 1, -1)->empty());
+  CHECK(store.LatestSteps("run", 2, 9)->empty());
+  CHECK(store.LatestSteps("none", 1, 9)->empty());
+}
+
+TEST_CASE("Store: one with one owner is always current", "[server][store]") {
+  AnyStore any;
+  INFO(any.kind);
+  int told = 0;
+  absl::Status current = absl::UnknownError("not called");
+  any.store->Watch([&](const JobChange&) { ++told; });
+  REQUIRE(any.store->Create(Wanted("run", 0), {}).ok());
+  any.store->WhenCurrent([&](const absl::Status& status) { current = status; });
+  CHECK(current.ok());
+  CHECK(told == 0);
+}
+
 TEST_CASE("Store: reports are listed by rank and replaced by the same rank",
           "[server][store]") {
   AnyStore any;
   INFO(any.kind);
   Store& store = *any.store;
-  REQUIRE(store.Create(Wanted("run", 0), kManyJobs).ok());
+  REQUIRE(store.Create(Wanted("run", 0), {}).ok());
   for (int32_t rank : {10, 2, 0, 2}) {
     const int64_t peak = rank * 100;
     REQUIRE(
@@ -302,15 +483,20 @@ TEST_CASE("Store: reports are listed by rank and replaced by the same rank",
   REQUIRE(store.PutReport("run", 1, ReportOf(5, 1, 3), kManySteps).ok());
   REQUIRE(store.PutReport("run", 1, ReportOf(5, 0, 2, 7), kManySteps).ok());
   const std::vector<v1::StepReport> reports =
-      store.Reports({"run", 5, 0}, 1).value();
+      store.Reports({"run", 5, 0}, 1, kAllRanks).value();
   CHECK(RanksOf(reports) == std::vector<int32_t>{0, 2, 10});
   CHECK(reports[1].peak_bytes() == 7);
   CHECK(reports[2].peak_bytes() == 1000);
   CHECK(reports[2].outcome() == v1::STEP_OUTCOME_OK);
-  CHECK(RanksOf(store.Reports({"run", 5, 1}, 1)) == std::vector<int32_t>{3});
-  CHECK(store.Reports({"run", 5, 2}, 1)->empty());
-  CHECK(store.Reports({"run", 5, 0}, 2)->empty());
-  CHECK(store.Reports({"none", 5, 0}, 1)->empty());
+  CHECK(RanksOf(store.Reports({"run", 5, 0}, 1, 2)) ==
+        std::vector<int32_t>{0, 2});
+  CHECK(store.Reports({"run", 5, 0}, 1, 0)->empty());
+  CHECK(store.Reports({"run", 5, 0}, 1, -1)->empty());
+  CHECK(RanksOf(store.Reports({"run", 5, 1}, 1, kAllRanks)) ==
+        std::vector<int32_t>{3});
+  CHECK(store.Reports({"run", 5, 2}, 1, kAllRanks)->empty());
+  CHECK(store.Reports({"run", 5, 0}, 2, kAllRanks)->empty());
+  CHECK(store.Reports({"none", 5, 0}, 1, kAllRanks)->empty());
 }
 
 TEST_CASE("Store: reports go with their step, or count for themselves",
@@ -318,7 +504,7 @@ TEST_CASE("Store: reports go with their step, or count for themselves",
   AnyStore any;
   INFO(any.kind);
   Store& store = *any.store;
-  REQUIRE(store.Create(Wanted("run", 0), kManyJobs).ok());
+  REQUIRE(store.Create(Wanted("run", 0), {}).ok());
   const auto commit = [&](int64_t step) {
     REQUIRE(store.Commit(PlanOf("run", 1, step), 2).ok());
   };
@@ -326,7 +512,7 @@ TEST_CASE("Store: reports go with their step, or count for themselves",
     REQUIRE(store.PutReport("run", 1, ReportOf(step, 0, 0), 2).ok());
   };
   const auto reported = [&](int64_t step) {
-    return !store.Reports({"run", step, 0}, 1)->empty();
+    return !store.Reports({"run", step, 0}, 1, kAllRanks)->empty();
   };
   commit(0);
   report(0);
@@ -362,7 +548,7 @@ TEST_CASE("Store: of concurrent commits of a key all callers get one",
   AnyStore any;
   INFO(any.kind);
   Store& store = *any.store;
-  REQUIRE(store.Create(Wanted("run", 0), kManyJobs).ok());
+  REQUIRE(store.Create(Wanted("run", 0), {}).ok());
   constexpr int kThreads = 4;
   constexpr int64_t kSteps = 25;
   std::vector<std::vector<std::string>> seen(kThreads);
@@ -389,7 +575,7 @@ TEST_CASE("Store: of concurrent commits of a key all callers get one",
   for (int64_t step = 0; step < kSteps; ++step) {
     CHECK(store.Find({"run", step, 0}, 1).value()->plan ==
           seen[0][static_cast<size_t>(step)]);
-    CHECK(RanksOf(store.Reports({"run", step, 0}, 1)) ==
+    CHECK(RanksOf(store.Reports({"run", step, 0}, 1, kAllRanks)) ==
           std::vector<int32_t>{0, 1, 2, 3});
   }
 }

@@ -68,7 +68,9 @@ JobRecord Wanted(const std::string& name, int variant, int64_t generation) {
   record.name = name;
   record.spec = SpecOf(variant);
   record.generation = generation;
-  record.calibration_epoch = 77;  // not read by Create
+  record.owner = "owner-" + std::to_string(variant % 2);
+  record.calibration.set_epoch(77);  // not read by Create
+  record.version = 99;               // nor this
   record.create_time_micros = 1'700'000'000'000'000 + variant;
   return record;
 }
@@ -83,6 +85,14 @@ PlanRecord PlanOf(const std::string& job, int64_t generation, int64_t step,
                 std::to_string(step) + '\0' + std::to_string(attempt) +
                 std::string(padding, '\0');
   return record;
+}
+
+v1::Calibration EpochOf(int64_t epoch) {
+  v1::Calibration calibration;
+  calibration.set_epoch(epoch);
+  calibration.set_cause(v1::CALIBRATION_CAUSE_REFIT);
+  calibration.set_bucket_size_tokens(1000 - epoch);
+  return calibration;
 }
 
 v1::StepReport ReportOf(int64_t step, int32_t attempt, int32_t rank,

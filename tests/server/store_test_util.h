@@ -21,6 +21,9 @@ std::ostream& operator<<(std::ostream& out, const PlanRecord& record);
 
 namespace skrull::testing {
 
+// Limit of JobStore::Reports that no test reaches.
+inline constexpr int64_t kAllRanks = 1000;
+
 // A directory of its own, removed with all it holds by the destructor.
 class StoreDir {
  public:
@@ -51,13 +54,17 @@ ErrorReason ReasonOf(const absl::Status& status);
 // A valid spec; another `variant` is another spec.
 v1::JobSpec SpecOf(int variant);
 
-// What JobStore::Create takes.
+// What JobStore::Create takes; the owner is "owner-0" for an even variant, else
+// "owner-1".
 JobRecord Wanted(const std::string& name, int variant, int64_t generation = 0);
 
 // A record whose digest and bytes follow from the arguments, zero bytes and
 // `padding` of them included.
 PlanRecord PlanOf(const std::string& job, int64_t generation, int64_t step,
                   int32_t attempt = 0, size_t padding = 0);
+
+// An epoch that sets some number, which follows from its own.
+v1::Calibration EpochOf(int64_t epoch);
 
 v1::StepReport ReportOf(int64_t step, int32_t attempt, int32_t rank,
                         int64_t peak_bytes = 1);
