@@ -35,6 +35,8 @@ std::unique_ptr<CLI::App> MakeApp(int* exit_code) {
   AddTraceCommand(*app, exit_code);
   AddReportCommand(*app, exit_code);
   AddLengthsCommand(*app, exit_code);
+  AddTopCommand(*app, exit_code);
+  AddDebugBundleCommand(*app, exit_code);
   AddCompletionCommand(*app, exit_code);
   AddVersionCommand(*app, exit_code);
   return app;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "skrull/client/internal/connection.h"
+#include "skrull/client/internal/status_wire.h"
 #include "skrull/client/internal/stream_pump.h"
 #include "skrull/client/internal/wire.h"
 
@@ -192,6 +193,60 @@ absl::Status PlannerClient::ReportStep(const std::string& job,
   return impl_
       ->Call("ReportStep", &v1::PlannerService::Stub::ReportStep, request, call)
       .status();
+}
+
+absl::StatusOr<DaemonStatus> PlannerClient::GetStatus(int32_t max_jobs,
+                                                      int32_t max_plans,
+                                                      const CallOptions& call) {
+  v1::GetStatusRequest request;
+  request.set_max_jobs(max_jobs);
+  request.set_max_plans(max_plans);
+  const absl::StatusOr<v1::ServerStatus> status = impl_->Call(
+      "GetStatus", &v1::PlannerService::Stub::GetStatus, request, call);
+  if (!status.ok()) return status.status();
+  return client_internal::DaemonStatusFromWire(*status);
+}
+
+absl::StatusOr<std::string> PlannerClient::Inspect(const Inspection& inspection,
+                                                   const CallOptions& call) {
+  const auto json = [](const auto& answer) -> absl::StatusOr<std::string> {
+    if (!answer.ok()) return answer.status();
+    return client_internal::JsonFromWire(*answer);
+  };
+  switch (inspection.subject) {
+    case Inspection::Subject::kStatus: {
+      constexpr int32_t kMost = 1000;
+      v1::GetStatusRequest request;
+      request.set_max_jobs(kMost);
+      request.set_max_plans(kMost);
+      return json(impl_->Call("GetStatus", &v1::PlannerService::Stub::GetStatus,
+                              request, call));
+    }
+    case Inspection::Subject::kJob: {
+      v1::GetJobRequest request;
+      request.set_name(inspection.job);
+      return json(impl_->Call("GetJob", &v1::PlannerService::Stub::GetJob,
+                              request, call));
+    }
+    case Inspection::Subject::kCalibrations: {
+      v1::ListCalibrationsRequest request;
+      request.set_job(inspection.job);
+      return json(impl_->Call("ListCalibrations",
+                              &v1::PlannerService::Stub::ListCalibrations,
+                              request, call));
+    }
+    case Inspection::Subject::kRankPlan: {
+      v1::GetRankPlanRequest request;
+      request.set_job(inspection.job);
+      request.set_step(inspection.step);
+      request.set_attempt(inspection.attempt);
+      request.set_rank(inspection.rank);
+      return json(impl_->Call("GetRankPlan",
+                              &v1::PlannerService::Stub::GetRankPlan, request,
+                              call));
+    }
+  }
+  return absl::InternalError("unknown subject of an inspection");
 }
 
 absl::StatusOr<std::unique_ptr<PlanStream>> PlannerClient::StreamPlans(

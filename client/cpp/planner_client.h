@@ -54,6 +54,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "skrull/client/daemon_status.h"
 #include "skrull/client/digest_agreement.h"
 #include "skrull/client/plan_stream.h"
 #include "skrull/client/plan_types.h"
@@ -170,6 +171,19 @@ class PlannerClient {
   // no job.
   absl::StatusOr<std::unique_ptr<PlanStream>> StreamPlans(
       const StreamOptions& options);
+
+  // What the daemon is doing, with at most so many of the jobs and plans that
+  // came last (1 .. 1000 each). Errors: UNIMPLEMENTED by a daemon that is too
+  // old to say.
+  absl::StatusOr<DaemonStatus> GetStatus(int32_t max_jobs, int32_t max_plans,
+                                         const CallOptions& call = {});
+
+  // One answer of the daemon, whole, for people and reports of problems: the
+  // JSON form of its message, indented, with the names of proto/skrull/v1.
+  // Errors: the daemon's; NOT_FOUND without such a job; INTERNAL for an answer
+  // that has no JSON form.
+  absl::StatusOr<std::string> Inspect(const Inspection& inspection,
+                                      const CallOptions& call = {});
 
  private:
   class Impl;

@@ -31,6 +31,8 @@ const std::vector<Words> kCommands = {{},
                                       {"job", "get"},
                                       {"job", "list"},
                                       {"job", "delete"},
+                                      {"top"},
+                                      {"debug-bundle"},
                                       {"completion"},
                                       {"version"}};
 

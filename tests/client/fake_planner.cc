@@ -65,6 +65,27 @@ grpc::Status FakePlanner::ReportStep(grpc::ServerContext*,
   return report_step ? report_step(*request) : NotSet();
 }
 
+grpc::Status FakePlanner::GetRankPlan(grpc::ServerContext*,
+                                      const v1::GetRankPlanRequest* request,
+                                      v1::RankPlan* plan) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return get_rank_plan ? get_rank_plan(*request, plan) : NotSet();
+}
+
+grpc::Status FakePlanner::ListCalibrations(
+    grpc::ServerContext*, const v1::ListCalibrationsRequest* request,
+    v1::ListCalibrationsResponse* response) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return list_calibrations ? list_calibrations(*request, response) : NotSet();
+}
+
+grpc::Status FakePlanner::GetStatus(grpc::ServerContext*,
+                                    const v1::GetStatusRequest* request,
+                                    v1::ServerStatus* status) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return get_status ? get_status(*request, status) : NotSet();
+}
+
 grpc::Status RefusalStatus(grpc::StatusCode code, const std::string& message,
                            const std::string& reason,
                            double retry_after_seconds) {

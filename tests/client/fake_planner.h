@@ -43,6 +43,13 @@ class FakePlanner : public v1::PlannerService::Service {
   std::function<grpc::Status(grpc::ServerContext*, StreamOfPlans*)>
       stream_plans;
   std::function<grpc::Status(const v1::ReportStepRequest&)> report_step;
+  std::function<grpc::Status(const v1::GetRankPlanRequest&, v1::RankPlan*)>
+      get_rank_plan;
+  std::function<grpc::Status(const v1::ListCalibrationsRequest&,
+                             v1::ListCalibrationsResponse*)>
+      list_calibrations;
+  std::function<grpc::Status(const v1::GetStatusRequest&, v1::ServerStatus*)>
+      get_status;
 
  private:
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*,
@@ -56,6 +63,13 @@ class FakePlanner : public v1::PlannerService::Service {
   grpc::Status StreamPlans(grpc::ServerContext*, StreamOfPlans*) override;
   grpc::Status ReportStep(grpc::ServerContext*, const v1::ReportStepRequest*,
                           v1::ReportStepResponse*) override;
+  grpc::Status GetRankPlan(grpc::ServerContext*, const v1::GetRankPlanRequest*,
+                           v1::RankPlan*) override;
+  grpc::Status ListCalibrations(grpc::ServerContext*,
+                                const v1::ListCalibrationsRequest*,
+                                v1::ListCalibrationsResponse*) override;
+  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
+                         v1::ServerStatus*) override;
 
   std::mutex mutex_;
   std::string address_;

@@ -13,6 +13,7 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/text_format.h"
 #include "skrull/client/internal/chunk_wire.h"
+#include "skrull/client/internal/status_wire.h"
 
 namespace skrull::client_internal {
 namespace {
@@ -163,13 +164,7 @@ JobInfo JobFromWire(const v1::Job& wire) {
   google::protobuf::TextFormat::PrintToString(wire.spec(), &job.job_spec_text);
   job.generation = wire.generation();
   job.calibration_epoch = wire.calibration_epoch();
-  // Saturates instead of overflowing on a time that no clock shows.
-  constexpr int64_t kMaxSeconds = int64_t{9'000'000'000};
-  job.create_time = std::chrono::system_clock::time_point(
-      std::chrono::duration_cast<std::chrono::system_clock::duration>(
-          std::chrono::seconds(std::clamp(wire.create_time().seconds(),
-                                          int64_t{0}, kMaxSeconds)) +
-          std::chrono::nanoseconds(wire.create_time().nanos())));
+  job.create_time = TimeFromWire(wire.create_time());
   return job;
 }
 
