@@ -18,9 +18,6 @@
 namespace skrull::cli {
 namespace {
 
-// The daemon's own default.
-constexpr char kDefaultServer[] = "127.0.0.1:7419";
-
 struct JobFlags {
   std::string name;
   std::string job_spec_path;
@@ -127,23 +124,11 @@ CLI::App* AddJobCommand(CLI::App& parent, const std::string& name,
                         const std::shared_ptr<JobFlags>& flags, Action action,
                         int* exit_code) {
   CLI::App* command = parent.add_subcommand(name, help);
-  command
-      ->add_option("--server", flags->server.address,
-                   absl::StrCat("Daemon to ask. Default: $SKRULL_SERVER, else ",
-                                kDefaultServer))
-      ->type_name("HOST:PORT");
-  command
-      ->add_option("--timeout", flags->server.timeout_seconds,
-                   "Longest wait for the daemon. Default: 30")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.001, 86400.0));
+  AddServerOptions(command, &flags->server);
   command->footer("Example:\n  " + example);
   command->callback([flags, action, exit_code] {
-    ServerFlags server = flags->server;
-    if (server.address.empty()) server.address = ServerFromEnvironment();
-    if (server.address.empty()) server.address = kDefaultServer;
     const absl::StatusOr<std::unique_ptr<PlannerClient>> client =
-        Connect(server);
+        Connect(flags->server);
     *exit_code = client.ok() ? action(**client, *flags)
                              : Fail(client.status(), kExitUsage);
   });

@@ -6,10 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "skrull/client/local_planner.h"
 
 namespace skrull::cli {
 namespace {
+
+// The daemon's own default.
+constexpr char kDefaultServer[] = "127.0.0.1:7419";
 
 class Offline : public PlanSource {
  public:
@@ -87,10 +91,26 @@ void AddSourceOptions(CLI::App* command, const std::string& server_help,
       ->check(CLI::Range(0.001, 86400.0));
 }
 
+void AddServerOptions(CLI::App* command, ServerFlags* server) {
+  command
+      ->add_option("--server", server->address,
+                   absl::StrCat("Daemon to ask. Default: $SKRULL_SERVER, else ",
+                                kDefaultServer))
+      ->type_name("HOST:PORT");
+  command
+      ->add_option("--timeout", server->timeout_seconds,
+                   absl::StrCat("Longest wait for the daemon. Default: ",
+                                server->timeout_seconds))
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.001, 86400.0));
+}
+
 absl::StatusOr<std::unique_ptr<PlannerClient>> Connect(
     const ServerFlags& server) {
   ClientOptions options;
   options.address = server.address;
+  if (options.address.empty()) options.address = ServerFromEnvironment();
+  if (options.address.empty()) options.address = kDefaultServer;
   options.timeout = std::chrono::milliseconds(
       static_cast<int64_t>(1e3 * server.timeout_seconds));
   // A person waits: rides out a restart, reports a wrong address soon.

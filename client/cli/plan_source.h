@@ -31,7 +31,12 @@ std::string ServerFromEnvironment();
 void AddSourceOptions(CLI::App* command, const std::string& server_help,
                       ServerFlags* server, bool* offline);
 
-// Errors: INVALID_ARGUMENT.
+// Adds --server and --timeout to a command that always asks a daemon. `server`
+// must outlive the command.
+void AddServerOptions(CLI::App* command, ServerFlags* server);
+
+// To the daemon at the address given, else at $SKRULL_SERVER, else at the
+// daemon's own default. Errors: INVALID_ARGUMENT.
 absl::StatusOr<std::unique_ptr<PlannerClient>> Connect(
     const ServerFlags& server);
 

@@ -31,6 +31,7 @@ const std::vector<Words> kCommands = {{},
                                       {"job", "get"},
                                       {"job", "list"},
                                       {"job", "delete"},
+                                      {"health"},
                                       {"completion"},
                                       {"version"}};
 
