@@ -6,6 +6,7 @@
 #include <string>
 
 #include "google/protobuf/wrappers.pb.h"
+#include "grpcpp/impl/codegen/proto_utils.h"
 
 namespace skrull::client_internal {
 namespace {
