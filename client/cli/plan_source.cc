@@ -74,6 +74,12 @@ std::string ServerFromEnvironment() {
   return address != nullptr ? address : "";
 }
 
+std::string ServerOrDefault(const std::string& address) {
+  if (!address.empty()) return address;
+  const std::string from_environment = ServerFromEnvironment();
+  return from_environment.empty() ? kDefaultServer : from_environment;
+}
+
 void AddSourceOptions(CLI::App* command, const std::string& server_help,
                       ServerFlags* server, bool* offline) {
   CLI::Option* option =
@@ -108,9 +114,7 @@ void AddServerOptions(CLI::App* command, ServerFlags* server) {
 absl::StatusOr<std::unique_ptr<PlannerClient>> Connect(
     const ServerFlags& server) {
   ClientOptions options;
-  options.address = server.address;
-  if (options.address.empty()) options.address = ServerFromEnvironment();
-  if (options.address.empty()) options.address = kDefaultServer;
+  options.address = ServerOrDefault(server.address);
   options.timeout = std::chrono::milliseconds(
       static_cast<int64_t>(1e3 * server.timeout_seconds));
   // A person waits: rides out a restart, reports a wrong address soon.

@@ -26,6 +26,9 @@ struct ServerFlags {
 // $SKRULL_SERVER; empty when unset.
 std::string ServerFromEnvironment();
 
+// `address` if it is given, else $SKRULL_SERVER, else the daemon's own default.
+std::string ServerOrDefault(const std::string& address);
+
 // Adds --server, with that help, --offline and --timeout to a command that asks
 // a daemon or plans in this process. `server` and `offline` must outlive it.
 void AddSourceOptions(CLI::App* command, const std::string& server_help,
@@ -35,8 +38,7 @@ void AddSourceOptions(CLI::App* command, const std::string& server_help,
 // must outlive the command.
 void AddServerOptions(CLI::App* command, ServerFlags* server);
 
-// To the daemon at the address given, else at $SKRULL_SERVER, else at the
-// daemon's own default. Errors: INVALID_ARGUMENT.
+// To the daemon at ServerOrDefault(server.address). Errors: INVALID_ARGUMENT.
 absl::StatusOr<std::unique_ptr<PlannerClient>> Connect(
     const ServerFlags& server);
 
