@@ -105,6 +105,7 @@ FUNCTIONS = {
     "list": lambda *items: list(items),
     "nindent": lambda count, text: "\n" + indent(count, text),
     "not": lambda value: not value,
+    "printf": lambda form, *values: form % values,
     "quote": json.dumps,
     "sha256sum": lambda text: hashlib.sha256(text.encode()).hexdigest(),
     "toJson": json.dumps,
@@ -183,7 +184,7 @@ class Renderer:
     def call(self, tokens, dot, variables, piped):
         kind, word = tokens[0]
         tokens = list(tokens)
-        if kind != "name" and word != ".Files.Get":
+        if kind != "name" and not word.endswith(".Files.Get"):
             value = self.argument(tokens, dot, variables)
             if tokens or piped:
                 raise TemplateError(f"{word} is no function")
@@ -200,7 +201,7 @@ class Renderer:
             return arguments[-1]
         if word == "include":
             return self.render(self.named[arguments[0]], arguments[1], {"$": arguments[1]})
-        if word == ".Files.Get":
+        if word.endswith(".Files.Get"):
             return (self.folder / arguments[0]).read_text(encoding="utf-8")
         if word not in FUNCTIONS:
             raise TemplateError(f"no function {word}")

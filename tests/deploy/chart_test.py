@@ -99,6 +99,14 @@ class Rendering(unittest.TestCase):
                          yaml.safe_load(scrape)["scrape_configs"][0]["job_name"])
         self.assertEqual("prometheus", monitor["metadata"]["labels"]["release"])
 
+    def test_rules_are_those_of_the_prometheus_folder(self):
+        found = objects({"prometheusRule": {"enabled": True, "labels": {"role": "x"}}})
+        for name in ("rules", "alerts"):
+            text = (ROOT / f"deploy/prometheus/{name}.yml").read_text(encoding="utf-8")
+            rule = found["PrometheusRule", f"r-{name}"]
+            self.assertEqual(yaml.safe_load(text), rule["spec"])
+            self.assertEqual("x", rule["metadata"]["labels"]["role"])
+
     def test_ports_are_those_that_the_daemon_listens_on(self):
         for name, over in CASES.items():
             with self.subTest(name):
