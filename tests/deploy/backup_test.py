@@ -71,11 +71,16 @@ class Machine:
         return subprocess.run(self.ctl_argv(*arguments), check=True, text=True,
                               stdout=subprocess.PIPE).stdout
 
+    def plan_argv(self, step, count):
+        """Plans `count` steps of the job, 64 sequences each, one a line."""
+        lengths = self.folder / f"{count}.txt"
+        lengths.write_text("\n".join(str(100 + 97 * (at % 64)) for at in range(64 * count)))
+        return self.ctl_argv("plan", "--job", "run7", "--lengths", lengths,
+                             "--batch-size", 64, "--step", step, "--format", "json")
+
     def plans(self, step, count):
-        """The plans of `count` steps of the job, one a line."""
-        lengths = self.root / "deploy/examples/lengths/wikipedia.txt"
-        return ["plan", "--job", "run7", "--lengths", lengths, "--batch-size", 64,
-                "--batches", count, "--step", step, "--format", "json"]
+        return subprocess.run(self.plan_argv(step, count), check=True, text=True,
+                              stdout=subprocess.PIPE).stdout
 
     def run(self, lines):
         for line in lines:
@@ -102,18 +107,17 @@ def check(machine, backup, restore):
     expect(not machine.start(), "no daemon")
     job = machine.root / "deploy/examples/jobs/qwen2.5-0.5b.textproto"
     machine.ctl("job", "create", "run7", "--job-spec", job)
-    before = machine.ctl(*machine.plans(0, 8))
+    before = machine.plans(0, 8)
     expect(before.count('"digest"') == 8, before)
 
     # The copy is made while others plan.
-    with subprocess.Popen(machine.ctl_argv(*machine.plans(100, 200)),
+    with subprocess.Popen(machine.plan_argv(100, 200),
                           stdout=subprocess.PIPE, text=True) as load:
         load.stdout.readline()
         machine.run(backup)
         load.communicate()
 
-    machine.daemon.kill()
-    machine.daemon.wait()
+    machine.stop()  # what is in its log goes into the file
     expect(machine.store.stat().st_size > 8192, "the store is no file of some size")
     with machine.store.open("r+b") as file:
         file.seek(4096)
@@ -132,7 +136,7 @@ def check(machine, backup, restore):
         machine.ctl_argv("plan", "--job", "run7", "--lengths", "-", "--format", "json"),
         input="5\n7\n", text=True, stdout=subprocess.PIPE)
     expect("FAILED_PRECONDITION" in other.stdout, f"no conflict: {other.stdout}")
-    expect(machine.ctl(*machine.plans(0, 8)) == before, "other plans than before")
+    expect(machine.plans(0, 8) == before, "other plans than before")
     machine.stop()
 
 
