@@ -20,6 +20,7 @@
 #include "skrull/server/metrics/metrics_doc.h"
 #include "skrull/server/options.h"
 #include "skrull/server/planner_server.h"
+#include "skrull/server/service_manager.h"
 #include "skrull/server/version.h"
 
 namespace skrull {
@@ -40,6 +41,12 @@ void RaiseFileLimit() {
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
+}
+
+// A manager that hears nothing acts on that; this says why in the log.
+void Notify(const char* state) {
+  const absl::Status status = NotifyServiceManager(state);
+  if (!status.ok()) Fail(status, kExitFailure);
 }
 
 int Run(const ServerOptions& options) {
@@ -64,9 +71,11 @@ int Run(const ServerOptions& options) {
               (*server)->address().c_str(),
               (*server)->metrics_address().c_str(), options.store.c_str());
   std::fflush(stdout);
+  Notify("READY=1");
 
   int signal_number = 0;
   sigwait(&signals, &signal_number);
+  Notify("STOPPING=1");
   // A planning thread that is past the limit works for nobody, and what it
   // could commit is one transaction: nothing is lost by not waiting for it.
   if (!(*server)->Stop()) std::_Exit(kExitOk);

@@ -28,6 +28,7 @@ std::unique_ptr<CLI::App> MakeApp(int* exit_code) {
       "cannot be read.\n"
       "Environment: SKRULL_SERVER, HOST:PORT of the daemon.");
   AddJobCommands(*app, exit_code);
+  AddHealthCommand(*app, exit_code);
   AddPlanCommand(*app, exit_code);
   AddCompareCommand(*app, exit_code);
   AddSimulateCommand(*app, exit_code);

@@ -13,6 +13,7 @@ class App;
 namespace skrull::cli {
 
 void AddJobCommands(CLI::App& app, int* exit_code);
+void AddHealthCommand(CLI::App& app, int* exit_code);
 void AddPlanCommand(CLI::App& app, int* exit_code);
 void AddCompareCommand(CLI::App& app, int* exit_code);
 void AddSimulateCommand(CLI::App& app, int* exit_code);

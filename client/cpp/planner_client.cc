@@ -1,11 +1,13 @@
 #include "skrull/client/planner_client.h"
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "skrull/client/internal/connection.h"
+#include "skrull/client/internal/health.h"
 #include "skrull/client/internal/status_wire.h"
 #include "skrull/client/internal/stream_pump.h"
 #include "skrull/client/internal/wire.h"
@@ -76,6 +78,22 @@ PlannerClient::~PlannerClient() {
   // In a forked child gRPC's threads are gone: closing the channel could wait
   // for them for ever.
   if (!impl_->connection()->CheckProcess().ok()) (void)impl_.release();
+}
+
+absl::Status PlannerClient::CheckHealth(const CallOptions& call) {
+  Connection& connection = *impl_->connection();
+  absl::Status process = connection.CheckProcess();
+  if (!process.ok()) return process;
+  const absl::StatusOr<SteadyTime> deadline = connection.Deadline(call.timeout);
+  if (!deadline.ok()) return deadline.status();
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() +
+                       (*deadline - std::chrono::steady_clock::now()));
+  return client_internal::StatusFromGrpc(
+      client_internal::CheckHealth(connection.channel(),
+                                   v1::PlannerService::service_full_name(),
+                                   &context),
+      "the health of " + connection.options().address);
 }
 
 absl::StatusOr<JobInfo> PlannerClient::CreateJob(

@@ -115,6 +115,12 @@ class PlannerClient {
   PlannerClient(const PlannerClient&) = delete;
   PlannerClient& operator=(const PlannerClient&) = delete;
 
+  // OK if the daemon takes calls. Asks its health service, once and without
+  // retries, which needs no identity. Errors: UNAVAILABLE when the daemon
+  // cannot be reached, or drains; DEADLINE_EXCEEDED; NOT_FOUND or UNIMPLEMENTED
+  // when what listens there is no skrulld.
+  absl::Status CheckHealth(const CallOptions& call = {});
+
   // Registers a job from the text form of skrull.v1.JobSpec, or joins the one
   // of that name when its spec is the same. `generation` 0 joins or creates;
   // higher than the job's replaces it and forgets its plans. Errors:

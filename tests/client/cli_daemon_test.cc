@@ -1,4 +1,6 @@
 // skrullctl with a real daemon.
+#include <signal.h>
+
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
@@ -127,6 +129,30 @@ TEST_CASE("skrullctl: a registered job, from creation to deletion",
   CHECK(Lines(gone.out).size() == 2);
   CHECK(nlohmann::json::parse(Lines(gone.out)[0])["error"]["code"] ==
         "NOT_FOUND");
+}
+
+TEST_CASE("skrullctl health: says in one word and by its exit code",
+          "[cli][daemon]") {
+  Daemon daemon;
+  const auto health = [&] {
+    return RunCli({"health", "--server", daemon.address(), "--timeout", "0.5"});
+  };
+  CHECK(health().out == "SERVING\n");
+  CHECK(health().exit_code == 0);
+
+  // A process that is stopped accepts connections, and answers nothing.
+  REQUIRE(::kill(daemon.pid(), SIGSTOP) == 0);
+  const CliResult stuck = health();
+  CHECK(stuck.exit_code == 1);
+  CHECK(stuck.out.empty());
+  CHECK_THAT(stuck.err, Catch::Contains("DEADLINE_EXCEEDED") &&
+                            Catch::Contains(daemon.address()));
+
+  daemon.Kill();
+  const CliResult gone = health();
+  CHECK(gone.exit_code == 1);
+  CHECK_THAT(gone.err, Catch::Contains("UNAVAILABLE"));
+  CHECK(RunCli({"health", "--timeout", "-1"}).exit_code == 2);
 }
 
 TEST_CASE("skrullctl: ignores http_proxy", "[cli][daemon]") {

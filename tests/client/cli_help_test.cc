@@ -33,6 +33,7 @@ const std::vector<Words> kCommands = {{},
                                       {"job", "delete"},
                                       {"top"},
                                       {"debug-bundle"},
+                                      {"health"},
                                       {"completion"},
                                       {"version"}};
 

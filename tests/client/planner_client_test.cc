@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "grpcpp/health_check_service_interface.h"
 #include "skrull/tests/client/fake_planner.h"
 
 namespace skrull {
@@ -217,6 +218,36 @@ TEST_CASE("PlannerClient: a dead address fails within its patience",
   CHECK(absl::IsUnavailable((*stream)->Next(std::chrono::hours(24)).status()));
   CHECK((*stream)->pending() == 1);
   ::close(fd);
+}
+
+TEST_CASE("PlannerClient: health is what the service says of itself",
+          "[client]") {
+  const FakePlanner without_health;
+  CHECK(absl::IsUnimplemented(
+      ClientOf(QuickOptions(without_health.address()))->CheckHealth()));
+
+  grpc::EnableDefaultHealthCheckService(true);
+  v1::PlannerService::Service service;
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port);
+  builder.RegisterService(&service);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  grpc::EnableDefaultHealthCheckService(false);
+  REQUIRE(server != nullptr);
+  grpc::HealthCheckServiceInterface& health = *server->GetHealthCheckService();
+  const auto client =
+      ClientOf(QuickOptions("127.0.0.1:" + std::to_string(port)));
+  CHECK(absl::IsNotFound(client->CheckHealth()));  // another service than ours
+  health.SetServingStatus("skrull.v1.PlannerService", true);
+  CHECK(client->CheckHealth().ok());
+  health.SetServingStatus(false);  // as a daemon that drains
+  const absl::Status drains = client->CheckHealth();
+  CHECK(absl::IsUnavailable(drains));
+  CHECK_THAT(std::string(drains.message()), Catch::Contains("takes no calls"));
+  CHECK(absl::IsInvalidArgument(
+      client->CheckHealth({.timeout = milliseconds(0)})));
 }
 
 TEST_CASE("PlannerClient: reads all pages of jobs", "[client]") {

@@ -63,6 +63,7 @@ class Connection {
 
   const ClientOptions& options() const { return options_; }
   v1::PlannerService::Stub& stub() { return *stub_; }
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
   // FAILED_PRECONDITION in a child of the process that made the connection.
   // Takes no lock, so that it works in such a child.
