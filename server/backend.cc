@@ -76,7 +76,6 @@ Backend::Backend(const ServerOptions& options, std::unique_ptr<Store> store,
     : options_(options),
       store_(std::move(store)),
       clock_(clock),
-      logger_(logger),
       metrics_(metrics),
       start_time_(clock->Now()),
       board_({.max_jobs = std::max(kBoardJobs, options.job_metrics),
@@ -214,13 +213,7 @@ void Backend::CreateJob(
   const absl::Status queued = store_pool_.Submit(
       [this, wanted = std::move(wanted), done](const absl::Status& run) {
         if (!run.ok()) return done(run);
-        const absl::StatusOr<JobRecord> record =
-            jobs_.Create(wanted, {.max_jobs = options_.max_jobs});
-        if (record.ok()) {
-          logger_->Info("job_registered", {{"job", record->name},
-                                           {"generation", record->generation}});
-        }
-        done(record);
+        done(jobs_.Create(wanted, {.max_jobs = options_.max_jobs}));
       });
   if (!queued.ok()) done(queued);
 }
@@ -236,9 +229,7 @@ void Backend::DeleteJob(const v1::DeleteJobRequest& request,
     const absl::Status queued = store_pool_.Submit(
         [this, name, generation, done](const absl::Status& run) {
           if (!run.ok()) return done(run);
-          const absl::Status status = jobs_.Delete(name, generation);
-          if (status.ok()) logger_->Info("job_deleted", {{"job", name}});
-          done(status);
+          done(jobs_.Delete(name, generation));
         });
     if (!queued.ok()) done(queued);
   });

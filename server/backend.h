@@ -123,7 +123,6 @@ class Backend {
   const ServerOptions options_;
   const std::unique_ptr<Store> store_;
   const Clock* const clock_;
-  const Logger* const logger_;
   Metrics* const metrics_;
   const std::chrono::system_clock::time_point start_time_;
   std::atomic<bool> draining_ = false;

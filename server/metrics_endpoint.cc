@@ -1,87 +1,65 @@
 #include "skrull/server/metrics_endpoint.h"
 
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <chrono>
-#include <exception>
-#include <thread>
+#include <map>
 #include <utility>
-#include <vector>
 
-#include "prometheus/exposer.h"
-#include "prometheus/registry.h"
+#include "prometheus/collectable.h"
+#include "prometheus/metric_family.h"
+#include "prometheus/text_serializer.h"
+#include "skrull/server/status/status_page.h"
 
 namespace skrull {
 namespace {
 
-// Connects to `address` and hangs up.
-void Knock(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(address.substr(0, colon).c_str(),
-                    address.substr(colon + 1).c_str(), &hints, &found) != 0) {
-    return;
+HttpResponse MetricsPage(
+    const std::vector<std::shared_ptr<const prometheus::Collectable>>& all) {
+  std::vector<prometheus::MetricFamily> families;
+  for (const auto& collectable : all) {
+    for (prometheus::MetricFamily& family : collectable->Collect()) {
+      families.push_back(std::move(family));
+    }
   }
-  const int fd =
-      ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd >= 0) {
-    [[maybe_unused]] const int ignored =
-        ::connect(fd, found->ai_addr, found->ai_addrlen);
-    ::close(fd);
-  }
-  ::freeaddrinfo(found);
+  return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = prometheus::TextSerializer().Serialize(families)};
+}
+
+HttpResponse Probe(bool ok, ServingState state) {
+  const char* const name = state == ServingState::kStarting  ? "starting"
+                           : state == ServingState::kServing ? "serving"
+                                                             : "draining";
+  return {.status = ok ? 200 : 503,
+          .content_type = "text/plain; charset=utf-8",
+          .body = std::string(name) + "\n"};
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Create(
-    const std::string& address,
-    const std::shared_ptr<prometheus::Registry>& registry) {
-  constexpr size_t kThreads = 2;
-  try {
-    auto exposer = std::make_unique<prometheus::Exposer>(address, kThreads);
-    exposer->RegisterCollectable(registry);
-    const std::vector<int> ports = exposer->GetListeningPorts();
-    const std::string bound =
-        ports.empty() ? address : WithPort(address, ports.front());
-    return std::unique_ptr<MetricsEndpoint>(
-        new MetricsEndpoint(std::move(exposer), bound));
-  } catch (const std::exception& exception) {
-    return absl::UnavailableError("cannot serve metrics on " + address +
-                                  " (is it in use?): " + exception.what());
+    const std::string& address, const Sources& sources) {
+  std::map<std::string, HttpServer::Page> pages;
+  pages["/metrics"] = [metrics = sources.metrics] {
+    return MetricsPage(metrics);
+  };
+  pages["/healthz"] = [state_of = sources.state] {
+    const ServingState state = state_of();
+    return Probe(state != ServingState::kDraining, state);
+  };
+  pages["/readyz"] = [state_of = sources.state] {
+    const ServingState state = state_of();
+    return Probe(state == ServingState::kServing, state);
+  };
+  if (sources.status) {
+    pages["/"] = [status = sources.status] {
+      return HttpResponse{.content_type = "text/html; charset=utf-8",
+                          .body = StatusPage(status()),
+                          .headers = StatusPageHeaders()};
+    };
   }
-}
-
-MetricsEndpoint::MetricsEndpoint(std::unique_ptr<prometheus::Exposer> exposer,
-                                 std::string address)
-    : exposer_(std::move(exposer)), address_(std::move(address)) {}
-
-MetricsEndpoint::~MetricsEndpoint() {
-  // The exposer's listener looks up only every 2 s, or when someone connects.
-  std::atomic<bool> stopped = false;
-  std::thread stopper([&] {
-    exposer_.reset();
-    stopped = true;
-  });
-  while (!stopped) {
-    Knock(address_);
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  stopper.join();
-}
-
-std::string WithPort(const std::string& address, int port) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos || address.starts_with("unix:")) {
-    return address;
-  }
-  return address.substr(0, colon + 1) + std::to_string(port);
+  absl::StatusOr<std::unique_ptr<HttpServer>> server =
+      HttpServer::Create(address, std::move(pages));
+  if (!server.ok()) return server.status();
+  return std::unique_ptr<MetricsEndpoint>(
+      new MetricsEndpoint(*std::move(server)));
 }
 
 }  // namespace skrull

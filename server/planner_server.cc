@@ -12,6 +12,10 @@
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/server_builder_option.h"
 #include "grpcpp/impl/server_builder_plugin.h"
+#include "prometheus/registry.h"
+#include "skrull/server/metrics/job_series.h"
+#include "skrull/server/metrics/process_metrics.h"
+#include "skrull/server/metrics/store_size.h"
 #include "skrull/server/planner_service.h"
 #include "skrull/server/store.h"
 
@@ -80,11 +84,8 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Create(
   if (!backend.ok()) return backend.status();
   server->backend_ = *std::move(backend);
   if (!options.metrics_address.empty()) {
-    absl::StatusOr<std::unique_ptr<MetricsEndpoint>> endpoint =
-        MetricsEndpoint::Create(options.metrics_address,
-                                server->metrics_.registry());
-    if (!endpoint.ok()) return endpoint.status();
-    server->metrics_endpoint_ = *std::move(endpoint);
+    const absl::Status serves = server->ServeMetrics();
+    if (!serves.ok()) return serves;
   }
   return server;
 }
@@ -92,15 +93,39 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Create(
 PlannerServer::PlannerServer(const ServerOptions& options, const Clock* clock)
     : options_(options),
       clock_(clock),
-      logger_(options.log_level, clock),
+      logger_(options.log_level, clock, options.log_format),
       address_(options.listen_address) {}
+
+absl::Status PlannerServer::ServeMetrics() {
+  // As many as fit a page that one can still read.
+  constexpr int64_t kPageEntries = 50;
+  MetricsEndpoint::Sources sources;
+  sources.metrics = {metrics_.registry(), std::make_shared<ProcessMetrics>(),
+                     std::make_shared<StoreSize>(options_.store)};
+  if (options_.job_metrics > 0) {
+    sources.metrics.push_back(std::make_shared<JobSeries>(
+        [backend = backend_.get()] { return backend->MeasuredJobs(); }));
+  }
+  sources.state = [this] { return state_.load(); };
+  if (options_.status_page) {
+    sources.status = [backend = backend_.get()] {
+      return backend->Status(kPageEntries, kPageEntries,
+                             [](const JobRecord&) { return true; });
+    };
+  }
+  absl::StatusOr<std::unique_ptr<MetricsEndpoint>> endpoint =
+      MetricsEndpoint::Create(options_.metrics_address, sources);
+  if (!endpoint.ok()) return endpoint.status();
+  metrics_endpoint_ = *std::move(endpoint);
+  return absl::OkStatus();
+}
 
 PlannerServer::~PlannerServer() { Stop(); }
 
 absl::Status PlannerServer::Start() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  service_ = std::make_unique<PlannerService>(backend_.get());
+  service_ = std::make_unique<PlannerService>(backend_.get(), &logger_);
   grpc::ServerBuilder builder;
   Configure(options_, &builder);
   int port = 0;
@@ -115,6 +140,7 @@ absl::Status PlannerServer::Start() {
   }
   address_ = WithPort(options_.listen_address, port);
   server_->GetHealthCheckService()->SetServingStatus(kServiceName, true);
+  state_ = ServingState::kServing;
   logger_.Info("started", {{"address", address_},
                            {"metrics", metrics_address()},
                            {"store", options_.store},
@@ -134,6 +160,7 @@ bool PlannerServer::Stop() {
           std::chrono::duration<double>(options_.drain_seconds));
   logger_.Info("draining");
   server_->GetHealthCheckService()->SetServingStatus(false);
+  state_ = ServingState::kDraining;
   backend_->StartDrain();
   service_->StartDrain();
   bool answered = service_->WaitForCalls(limit);

@@ -10,6 +10,7 @@
 #ifndef SKRULL_SERVER_PLANNER_SERVER_H_
 #define SKRULL_SERVER_PLANNER_SERVER_H_
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -59,15 +60,18 @@ class PlannerServer {
  private:
   PlannerServer(const ServerOptions& options, const Clock* clock);
 
+  absl::Status ServeMetrics();
+
   const ServerOptions options_;
   const Clock* const clock_;
   const Logger logger_;
   Metrics metrics_;
-  std::unique_ptr<MetricsEndpoint> metrics_endpoint_;
+  std::atomic<ServingState> state_ = ServingState::kStarting;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<PlannerService> service_;
   std::unique_ptr<grpc::Server> server_;  // null before Start and after Stop
   std::string address_;
+  std::unique_ptr<MetricsEndpoint> metrics_endpoint_;  // last: it uses the rest
 };
 
 }  // namespace skrull

@@ -158,25 +158,37 @@ steady_clock::time_point WaitDeadline(
 
 }  // namespace
 
-PlannerService::PlannerService(Backend* backend)
-    : backend_(backend), streams_(backend, &active_) {}
+PlannerService::PlannerService(Backend* backend, const Logger* logger)
+    : backend_(backend),
+      log_(logger, &backend->clock(), backend->options().slow_call_seconds),
+      services_{.metrics = backend->metrics(),
+                .log = &log_,
+                .clock = &backend->clock(),
+                .request_ids = &request_ids_,
+                .active = &active_},
+      streams_(backend, services_) {}
 
 grpc::ServerUnaryReactor* PlannerService::CreateJob(
-    grpc::CallbackServerContext* /*context*/,
-    const v1::CreateJobRequest* request, v1::Job* response) {
-  UnaryCall* const call = NewCall(RpcMethod::kCreateJob);
+    grpc::CallbackServerContext* context, const v1::CreateJobRequest* request,
+    v1::Job* response) {
+  UnaryCall* const call =
+      NewCall(RpcMethod::kCreateJob, context, request->name());
   backend_->CreateJob(
       *request, [call, response](const absl::StatusOr<JobRecord>& record) {
-        if (record.ok()) RecordToProto(*record, response);
+        if (record.ok()) {
+          RecordToProto(*record, response);
+          call->Log(LogLevel::kInfo, "job_registered",
+                    {{"generation", record->generation}});
+        }
         call->Answer(record.status());
       });
   return call;
 }
 
 grpc::ServerUnaryReactor* PlannerService::GetJob(
-    grpc::CallbackServerContext* /*context*/, const v1::GetJobRequest* request,
+    grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
     v1::Job* response) {
-  UnaryCall* const call = NewCall(RpcMethod::kGetJob);
+  UnaryCall* const call = NewCall(RpcMethod::kGetJob, context, request->name());
   const absl::Status named = ValidateJobName(request->name(), "name");
   if (!named.ok()) {
     call->Answer(named);
@@ -194,9 +206,9 @@ grpc::ServerUnaryReactor* PlannerService::GetJob(
 }
 
 grpc::ServerUnaryReactor* PlannerService::ListJobs(
-    grpc::CallbackServerContext* /*context*/,
-    const v1::ListJobsRequest* request, v1::ListJobsResponse* response) {
-  UnaryCall* const call = NewCall(RpcMethod::kListJobs);
+    grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
+    v1::ListJobsResponse* response) {
+  UnaryCall* const call = NewCall(RpcMethod::kListJobs, context);
   const int32_t page_size =
       request->page_size() == 0 ? kDefaultPageSize : request->page_size();
   std::string after;
@@ -222,18 +234,21 @@ grpc::ServerUnaryReactor* PlannerService::ListJobs(
 }
 
 grpc::ServerUnaryReactor* PlannerService::DeleteJob(
-    grpc::CallbackServerContext* /*context*/,
-    const v1::DeleteJobRequest* request, v1::DeleteJobResponse* /*response*/) {
-  UnaryCall* const call = NewCall(RpcMethod::kDeleteJob);
-  backend_->DeleteJob(
-      *request, [call](const absl::Status& status) { call->Answer(status); });
+    grpc::CallbackServerContext* context, const v1::DeleteJobRequest* request,
+    v1::DeleteJobResponse* /*response*/) {
+  UnaryCall* const call =
+      NewCall(RpcMethod::kDeleteJob, context, request->name());
+  backend_->DeleteJob(*request, [call](const absl::Status& status) {
+    if (status.ok()) call->Log(LogLevel::kInfo, "job_deleted");
+    call->Answer(status);
+  });
   return call;
 }
 
 grpc::ServerUnaryReactor* PlannerService::PlanBatch(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
-  UnaryCall* const call = NewCall(RpcMethod::kPlanBatch);
+  UnaryCall* const call = NewCall(RpcMethod::kPlanBatch, context);
   const auto size = static_cast<int64_t>(request->Length());
   grpc::ByteBuffer bytes(*request);  // decoding consumes it; the data is shared
   v1::PlanBatchRequest message;
@@ -243,6 +258,7 @@ grpc::ServerUnaryReactor* PlannerService::PlanBatch(
     call->Answer(FieldError("request", "is not a skrull.v1.PlanBatchRequest"));
     return call;
   }
+  call->SetJob(message.job());
   const auto caller = std::make_shared<PlanCaller>(
       CallDeadline(*context, backend_->clock(), kNoDeadline),
       [call, response](const PlanOutcome& result) {
@@ -260,13 +276,15 @@ grpc::ServerUnaryReactor* PlannerService::PlanBatch(
 grpc::ServerBidiReactor<v1::StreamPlansRequest, v1::StreamPlansResponse>*
 PlannerService::StreamPlans(grpc::CallbackServerContext* context) {
   return streams_.NewStream(
+      BeginCall(RpcMethod::kStreamPlans, services_, context),
       CallDeadline(*context, backend_->clock(), kNoDeadline));
 }
 
 grpc::ServerUnaryReactor* PlannerService::GetRankPlan(
     grpc::CallbackServerContext* context, const v1::GetRankPlanRequest* request,
     v1::RankPlan* response) {
-  UnaryCall* const call = NewCall(RpcMethod::kGetRankPlan);
+  UnaryCall* const call =
+      NewCall(RpcMethod::kGetRankPlan, context, request->job());
   backend_->WhenCurrent(
       [this, call, context, request, response](const absl::Status& current) {
         if (!current.ok()) return call->Answer(current);
@@ -299,19 +317,29 @@ void PlannerService::WaitForRankPlan(UnaryCall* call,
 }
 
 grpc::ServerUnaryReactor* PlannerService::ReportStep(
-    grpc::CallbackServerContext* /*context*/,
-    const v1::ReportStepRequest* request,
+    grpc::CallbackServerContext* context, const v1::ReportStepRequest* request,
     v1::ReportStepResponse* /*response*/) {
-  UnaryCall* const call = NewCall(RpcMethod::kReportStep);
-  backend_->ReportStep(
-      *request, [call](const absl::Status& status) { call->Answer(status); });
+  UnaryCall* const call =
+      NewCall(RpcMethod::kReportStep, context, request->job());
+  backend_->ReportStep(*request, [call, request](const absl::Status& status) {
+    const v1::StepReport& report = request->report();
+    if (status.ok() && report.outcome() == v1::STEP_OUTCOME_OUT_OF_MEMORY) {
+      call->Log(LogLevel::kWarning, "out_of_memory",
+                {{"step", report.step()},
+                 {"attempt", report.attempt()},
+                 {"rank", report.rank()},
+                 {"peak_bytes", report.peak_bytes()}});
+    }
+    call->Answer(status);
+  });
   return call;
 }
 
 grpc::ServerUnaryReactor* PlannerService::Rendezvous(
     grpc::CallbackServerContext* context, const v1::RendezvousRequest* request,
     v1::RendezvousResponse* response) {
-  UnaryCall* const call = NewCall(RpcMethod::kRendezvous);
+  UnaryCall* const call =
+      NewCall(RpcMethod::kRendezvous, context, request->job());
   backend_->WhenCurrent(
       [this, call, context, request, response](const absl::Status& current) {
         if (!current.ok()) return call->Answer(current);
@@ -341,6 +369,19 @@ void PlannerService::JoinRendezvous(UnaryCall* call,
   call->OnGone(
       [backend = backend_, wait] { backend->rendezvous().Cancel(wait); });
   backend_->rendezvous().Join(wait);
+}
+
+grpc::ServerUnaryReactor* PlannerService::GetStatus(
+    grpc::CallbackServerContext* context, const v1::GetStatusRequest* request,
+    v1::ServerStatus* response) {
+  UnaryCall* const call = NewCall(RpcMethod::kGetStatus, context);
+  backend_->GetStatus(
+      *request, [](const JobRecord&) { return true; },
+      [call, response](const absl::StatusOr<v1::ServerStatus>& status) {
+        if (status.ok()) *response = *status;
+        call->Answer(status.status());
+      });
+  return call;
 }
 
 }  // namespace skrull

@@ -4,6 +4,7 @@
 #define SKRULL_SERVER_PLANNER_SERVICE_H_
 
 #include <chrono>
+#include <string>
 
 #include "grpcpp/grpcpp.h"
 #include "skrull/server/backend.h"
@@ -25,13 +26,16 @@ using PlannerServiceBase = v1::PlannerService::WithCallbackMethod_CreateJob<
                             v1::PlannerService::WithCallbackMethod_ReportStep<
                                 v1::PlannerService::
                                     WithCallbackMethod_Rendezvous<
-                                        v1::PlannerService::Service>>>>>>>>>;
+                                        v1::PlannerService::
+                                            WithCallbackMethod_GetStatus<
+                                                v1::PlannerService::
+                                                    Service>>>>>>>>>>;
 
 // Thread-safe. Must outlive every call: WaitForCalls tells.
 class PlannerService final : public PlannerServiceBase {
  public:
-  // `backend` must outlive the service.
-  explicit PlannerService(Backend* backend);
+  // Both must outlive the service.
+  PlannerService(Backend* backend, const Logger* logger);
 
   grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context,
                                       const v1::CreateJobRequest* request,
@@ -61,6 +65,9 @@ class PlannerService final : public PlannerServiceBase {
       grpc::CallbackServerContext* context,
       const v1::RendezvousRequest* request,
       v1::RendezvousResponse* response) override;
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const v1::GetStatusRequest* request,
+                                      v1::ServerStatus* response) override;
 
   // Ends open streams once they have answered what they have read.
   void StartDrain() { streams_.StartDrain(); }
@@ -71,8 +78,12 @@ class PlannerService final : public PlannerServiceBase {
   }
 
  private:
-  UnaryCall* NewCall(RpcMethod method) {
-    return new UnaryCall(method, backend_->metrics(), &active_);
+  // A call about `job`.
+  UnaryCall* NewCall(RpcMethod method, grpc::CallbackServerContext* context,
+                     const std::string& job = "") {
+    auto* const call = new UnaryCall(method, services_, context);
+    call->SetJob(job);
+    return call;
   }
 
   // The rest of the calls that wait, past the backend's door.
@@ -87,6 +98,9 @@ class PlannerService final : public PlannerServiceBase {
 
   Backend* const backend_;
   ActiveCalls active_;
+  CallLog log_;
+  RequestIds request_ids_;
+  const CallServices services_;
   PlanStreams streams_;
 };
 

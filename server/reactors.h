@@ -8,13 +8,18 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "grpcpp/grpcpp.h"
+#include "skrull/server/call_log.h"
+#include "skrull/server/clock.h"
 #include "skrull/server/metrics.h"
 #include "skrull/server/mutex.h"
 #include "skrull/server/status_util.h"
+#include "skrull/server/trace_context.h"
 #include "skrull/server/tsan.h"
 
 namespace skrull {
@@ -59,21 +64,51 @@ class ActiveCalls {
   int64_t count_ SKRULL_GUARDED_BY(mutex_) = 0;
 };
 
+// What every call of a service uses; all must outlive the calls.
+struct CallServices {
+  Metrics* metrics;
+  CallLog* log;
+  const Clock* clock;
+  RequestIds* request_ids;
+  ActiveCalls* active;
+};
+
+// Who asks, and since when. Answers the client with the call's request id, as
+// initial metadata. REQUIRES: called in the handler.
+CallInfo BeginCall(RpcMethod method, const CallServices& services,
+                   grpc::CallbackServerContext* context);
+
 // One unary call. Made by a handler, deletes itself when gRPC is done with it.
 // Answer must be called exactly once, on any thread; nothing may touch the
 // call, its request or its response after that.
 class UnaryCall : public grpc::ServerUnaryReactor {
  public:
-  // `metrics` and `active` must outlive the call.
-  UnaryCall(RpcMethod method, Metrics* metrics, ActiveCalls* active)
-      : method_(method), metrics_(metrics), active_(active) {
-    active_->Add();
-    metrics_->StartRpc(method_);
+  UnaryCall(RpcMethod method, const CallServices& services,
+            grpc::CallbackServerContext* context)
+      : services_(services), info_(BeginCall(method, services, context)) {
+    services_.active->Add();
+    services_.metrics->StartRpc(info_.method);
     TsanRelease(this);
   }
 
+  // The job that the call is about, for the log. REQUIRES: called in the
+  // handler, before anything that could answer.
+  void SetJob(const std::string& job) {
+    info_.job = job;
+    TsanRelease(this);
+  }
+
+  // Logs an event of the call. REQUIRES: it is not answered.
+  void Log(LogLevel level, const char* event,
+           std::vector<LogField> fields = {}) const {
+    services_.log->Event(level, event, info_, std::move(fields));
+  }
+
   void Answer(const absl::Status& status) {
-    metrics_->CountRpc(method_, status);
+    const double seconds = SecondsSince(info_.start, *services_.clock);
+    services_.metrics->CountRpc(info_.method, status);
+    services_.metrics->ObserveRpc(info_.method, seconds);
+    services_.log->Answered(info_, status, seconds);
     TsanRelease(this);
     Finish(ToGrpcStatus(status));
     TsanRelease(this);  // an address only: the call may be gone
@@ -107,14 +142,13 @@ class UnaryCall : public grpc::ServerUnaryReactor {
   }
   void OnDone() override {
     TsanAcquire(this);
-    ActiveCalls* const active = active_;
+    ActiveCalls* const active = services_.active;
     delete this;
     active->Remove();
   }
 
-  const RpcMethod method_;
-  Metrics* const metrics_;
-  ActiveCalls* const active_;
+  const CallServices services_;
+  CallInfo info_;
   Mutex mutex_;
   bool is_gone_ SKRULL_GUARDED_BY(mutex_) = false;
   std::function<void()> gone_ SKRULL_GUARDED_BY(mutex_);

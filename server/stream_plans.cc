@@ -44,14 +44,17 @@ class StreamPlansReactor
                                      v1::StreamPlansResponse>,
       public std::enable_shared_from_this<StreamPlansReactor> {
  public:
-  StreamPlansReactor(PlanStreams* owner,
+  StreamPlansReactor(PlanStreams* owner, CallInfo call,
                      std::chrono::steady_clock::time_point deadline)
-      : owner_(owner), deadline_(deadline) {}
+      : owner_(owner),
+        services_(owner->services_),
+        call_(std::move(call)),
+        deadline_(deadline) {}
 
   // REQUIRES: called once, after construction.
   void Start(bool draining) {
-    owner_->active_->Add();
-    owner_->backend_->metrics()->StartRpc(RpcMethod::kStreamPlans);
+    services_.active->Add();
+    services_.metrics->StartRpc(RpcMethod::kStreamPlans);
     {
       MutexLock lock(&mutex_);
       self_ = shared_from_this();
@@ -73,6 +76,7 @@ class StreamPlansReactor
   struct Slot {
     v1::StreamPlansResponse response;
     std::shared_ptr<PlanCaller> caller;
+    CallInfo batch;  // for the log
     bool ready = false;
   };
   enum class Action { kNone, kRead, kWrite, kFinish };
@@ -114,7 +118,7 @@ class StreamPlansReactor
   void OnDone() override {
     TsanAcquire(this);
     owner_->Remove(this);
-    ActiveCalls* const active = owner_->active_;
+    ActiveCalls* const active = services_.active;
     std::shared_ptr<StreamPlansReactor> self;
     {
       MutexLock lock(&mutex_);
@@ -131,6 +135,9 @@ class StreamPlansReactor
     v1::PlanBatchRequest& batch = *request_.mutable_batch();
     slot->response.set_step(batch.step());
     slot->response.set_attempt(batch.attempt());
+    slot->batch = call_;
+    slot->batch.job = batch.job();
+    slot->batch.start = services_.clock->MonotonicNow();
     slot->caller = std::make_shared<PlanCaller>(
         deadline_, [self = shared_from_this(),
                     weak = std::weak_ptr(slot)](const PlanOutcome& result) {
@@ -153,9 +160,10 @@ class StreamPlansReactor
   }
 
   void Complete(const std::shared_ptr<Slot>& slot, const PlanOutcome& result) {
-    if (!result.ok()) {
-      owner_->backend_->metrics()->CountRefusal(result.status());
-    }
+    const double seconds = SecondsSince(slot->batch.start, *services_.clock);
+    if (!result.ok()) services_.metrics->CountRefusal(result.status());
+    services_.metrics->ObserveRpc(RpcMethod::kStreamPlans, seconds);
+    services_.log->Answered(slot->batch, result.status(), seconds);
     FillResponse(result, &slot->response);
     {
       MutexLock lock(&mutex_);
@@ -239,8 +247,7 @@ class StreamPlansReactor
           StartWrite(response);
           break;
         case Action::kFinish:
-          owner_->backend_->metrics()->CountRpc(RpcMethod::kStreamPlans,
-                                                status);
+          services_.metrics->CountRpc(RpcMethod::kStreamPlans, status);
           Finish(ToGrpcStatus(status));
           break;
         case Action::kNone:
@@ -252,6 +259,8 @@ class StreamPlansReactor
   }
 
   PlanStreams* const owner_;
+  const CallServices services_;
+  const CallInfo call_;
   const std::chrono::steady_clock::time_point deadline_;
 
   v1::StreamPlansRequest request_;  // of the read under way
@@ -271,8 +280,10 @@ class StreamPlansReactor
 };
 
 grpc::ServerBidiReactor<v1::StreamPlansRequest, v1::StreamPlansResponse>*
-PlanStreams::NewStream(std::chrono::steady_clock::time_point deadline) {
-  const auto stream = std::make_shared<StreamPlansReactor>(this, deadline);
+PlanStreams::NewStream(CallInfo call,
+                       std::chrono::steady_clock::time_point deadline) {
+  const auto stream =
+      std::make_shared<StreamPlansReactor>(this, std::move(call), deadline);
   bool draining = false;
   {
     MutexLock lock(&mutex_);

@@ -20,13 +20,13 @@ class StreamPlansReactor;
 // The open streams. Thread-safe.
 class PlanStreams {
  public:
-  // Both must outlive the object, and it every stream.
-  PlanStreams(Backend* backend, ActiveCalls* active)
-      : backend_(backend), active_(active) {}
+  // All must outlive the object, and it every stream.
+  PlanStreams(Backend* backend, const CallServices& services)
+      : backend_(backend), services_(services) {}
 
-  // A stream that deletes itself when gRPC is done with it.
+  // A stream, `call`, that deletes itself when gRPC is done with it.
   grpc::ServerBidiReactor<v1::StreamPlansRequest, v1::StreamPlansResponse>*
-  NewStream(std::chrono::steady_clock::time_point deadline)
+  NewStream(CallInfo call, std::chrono::steady_clock::time_point deadline)
       SKRULL_EXCLUDES(mutex_);
 
   // Has every stream, and those to come, read no further and end with kDraining
@@ -39,7 +39,7 @@ class PlanStreams {
   void Remove(StreamPlansReactor* stream) SKRULL_EXCLUDES(mutex_);
 
   Backend* const backend_;
-  ActiveCalls* const active_;
+  const CallServices services_;
   Mutex mutex_;
   bool draining_ SKRULL_GUARDED_BY(mutex_) = false;
   std::map<StreamPlansReactor*, std::weak_ptr<StreamPlansReactor>> streams_
