@@ -112,27 +112,29 @@ Backend::~Backend() {
   Close();
 }
 
-void Backend::PlanBatch(v1::PlanBatchRequest request, int64_t request_bytes,
+void Backend::PlanBatch(const Caller& who, v1::PlanBatchRequest request,
+                        int64_t request_bytes,
                         std::shared_ptr<PlanCaller> caller) {
   if (draining_) return caller->Complete(DrainingError());
   if (request.job().empty()) {  // no registered job: nothing to be current with
-    return PlanCurrent(request, request_bytes, std::move(caller));
+    return PlanCurrent(who, request, request_bytes, std::move(caller));
   }
   const auto shared =
       std::make_shared<const v1::PlanBatchRequest>(std::move(request));
-  WhenCurrent([this, shared, request_bytes,
+  WhenCurrent([this, who, shared, request_bytes,
                caller = std::move(caller)](const absl::Status& current) {
     if (!current.ok()) return caller->Complete(current);
-    PlanCurrent(*shared, request_bytes, caller);
+    PlanCurrent(who, *shared, request_bytes, caller);
   });
 }
 
-void Backend::PlanCurrent(const v1::PlanBatchRequest& request,
+void Backend::PlanCurrent(const Caller& who,
+                          const v1::PlanBatchRequest& request,
                           int64_t request_bytes,
                           std::shared_ptr<PlanCaller> caller) {
   const auto start = clock_->MonotonicNow();
   absl::StatusOr<BatchRequest> read =
-      ReadBatchRequest(request, request_bytes, options_, &jobs_);
+      ReadBatchRequest(who, request, request_bytes, options_, &jobs_);
   if (!read.ok()) return caller->Complete(read.status());
   const auto batch = std::make_shared<const BatchRequest>(*std::move(read));
   if (batch->commit) {
@@ -191,7 +193,7 @@ void Backend::FindInStore(const std::shared_ptr<RegisteredJob>& job,
 }
 
 void Backend::CreateJob(
-    const v1::CreateJobRequest& request,
+    const Caller& who, const v1::CreateJobRequest& request,
     std::function<void(const absl::StatusOr<JobRecord>&)> done) {
   if (draining_) return done(DrainingError());
   const absl::Status named = ValidateJobName(request.name(), "name");
@@ -209,49 +211,54 @@ void Backend::CreateJob(
   JobRecord wanted{.name = request.name(),
                    .spec = request.spec(),
                    .generation = request.generation(),
+                   .owner = who.subject,
                    .create_time_micros = now.count()};
+  const CreateTerms terms{.max_jobs = options_.max_jobs,
+                          .any_owner = who.role == Role::kAdmin};
   const absl::Status queued = store_pool_.Submit(
-      [this, wanted = std::move(wanted), done](const absl::Status& run) {
+      [this, wanted = std::move(wanted), terms, done](const absl::Status& run) {
         if (!run.ok()) return done(run);
-        done(jobs_.Create(wanted, {.max_jobs = options_.max_jobs}));
+        done(jobs_.Create(wanted, terms));
       });
   if (!queued.ok()) done(queued);
 }
 
-void Backend::DeleteJob(const v1::DeleteJobRequest& request,
+void Backend::DeleteJob(const Caller& who, const v1::DeleteJobRequest& request,
                         std::function<void(const absl::Status&)> done) {
   if (draining_) return done(DrainingError());
   const absl::Status named = ValidateJobName(request.name(), "name");
   if (!named.ok()) return done(named);
-  WhenCurrent([this, name = request.name(), generation = request.generation(),
+  WhenCurrent([this, who, name = request.name(),
+               generation = request.generation(),
                done = std::move(done)](const absl::Status& current) {
     if (!current.ok()) return done(current);
     const absl::Status queued = store_pool_.Submit(
-        [this, name, generation, done](const absl::Status& run) {
+        [this, who, name, generation, done](const absl::Status& run) {
           if (!run.ok()) return done(run);
-          done(jobs_.Delete(name, generation));
+          done(jobs_.Delete(name, generation, who));
         });
     if (!queued.ok()) done(queued);
   });
 }
 
-void Backend::ReportStep(const v1::ReportStepRequest& request,
+void Backend::ReportStep(const Caller& who,
+                         const v1::ReportStepRequest& request,
                          std::function<void(const absl::Status&)> done) {
   if (draining_) return done(DrainingError());
   const absl::Status named = ValidateJobName(request.job(), "job");
   if (!named.ok()) return done(named);
-  WhenCurrent(
-      [this, request, done = std::move(done)](const absl::Status& current) {
-        if (!current.ok()) return done(current);
-        ReportCurrent(request, done);
-      });
+  WhenCurrent([this, who, request,
+               done = std::move(done)](const absl::Status& current) {
+    if (!current.ok()) return done(current);
+    ReportCurrent(who, request, done);
+  });
 }
 
 void Backend::ReportCurrent(
-    const v1::ReportStepRequest& request,
+    const Caller& who, const v1::ReportStepRequest& request,
     const std::function<void(const absl::Status&)>& done) {
   const absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
-      jobs_.Find(request.job());
+      jobs_.FindFor(who, Access::kUse, request.job());
   if (!job.ok()) return done(job.status());
   absl::Status status = (*job)->CheckGeneration(request.generation());
   if (!status.ok()) return done(status);

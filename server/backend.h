@@ -1,7 +1,9 @@
 // The daemon without its wire: what the handlers call.
 //
-// A handler's thread only checks, looks up and queues; what plans runs in the
-// planning pool, what touches the store in a pool of its own.
+// `who` makes the call, and was admitted; what he may do with a job is checked
+// here, before anything else about the job. A handler's thread only checks,
+// looks up and queues; what plans runs in the planning pool, what touches the
+// store in a pool of its own.
 #ifndef SKRULL_SERVER_BACKEND_H_
 #define SKRULL_SERVER_BACKEND_H_
 
@@ -16,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "skrull/server/auth/caller.h"
 #include "skrull/server/batch_planner.h"
 #include "skrull/server/clock.h"
 #include "skrull/server/job_directory.h"
@@ -57,8 +60,8 @@ class Backend {
 
   // Answers `caller` with the plan of a request of `request_bytes` bytes: at
   // once if it is in memory or cannot be planned, else from the planning pool.
-  void PlanBatch(v1::PlanBatchRequest request, int64_t request_bytes,
-                 std::shared_ptr<PlanCaller> caller);
+  void PlanBatch(const Caller& who, v1::PlanBatchRequest request,
+                 int64_t request_bytes, std::shared_ptr<PlanCaller> caller);
 
   // Has the wait answered with the committed plan. Looks into the store if it
   // is the first for its step.
@@ -77,11 +80,11 @@ class Backend {
   Rendezvous& rendezvous() { return rendezvous_; }
 
   // `done` is called once, here or on a thread of the store's pool.
-  void CreateJob(const v1::CreateJobRequest& request,
+  void CreateJob(const Caller& who, const v1::CreateJobRequest& request,
                  std::function<void(const absl::StatusOr<JobRecord>&)> done);
-  void DeleteJob(const v1::DeleteJobRequest& request,
+  void DeleteJob(const Caller& who, const v1::DeleteJobRequest& request,
                  std::function<void(const absl::Status&)> done);
-  void ReportStep(const v1::ReportStepRequest& request,
+  void ReportStep(const Caller& who, const v1::ReportStepRequest& request,
                   std::function<void(const absl::Status&)> done);
 
   // The jobs and plans that a caller may see.
@@ -111,9 +114,9 @@ class Backend {
   Backend(const ServerOptions& options, std::unique_ptr<Store> store,
           const Clock* clock, const Logger* logger, Metrics* metrics);
 
-  void PlanCurrent(const v1::PlanBatchRequest& request, int64_t request_bytes,
-                   std::shared_ptr<PlanCaller> caller);
-  void ReportCurrent(const v1::ReportStepRequest& request,
+  void PlanCurrent(const Caller& who, const v1::PlanBatchRequest& request,
+                   int64_t request_bytes, std::shared_ptr<PlanCaller> caller);
+  void ReportCurrent(const Caller& who, const v1::ReportStepRequest& request,
                      const std::function<void(const absl::Status&)>& done);
   // Runs a task on the store's pool; here if that is full or closed.
   void RunSoon(std::function<void()> task);

@@ -31,7 +31,7 @@ std::string RequestDigest(Policy policy, const std::vector<int64_t>& lengths) {
   return Sha256Hex(bytes);
 }
 
-absl::Status ResolveJob(const v1::PlanBatchRequest& request,
+absl::Status ResolveJob(const Caller& who, const v1::PlanBatchRequest& request,
                         const ServerOptions& options, JobDirectory* jobs,
                         BatchRequest* out) {
   if (request.job().empty() == !request.has_job_spec()) {
@@ -49,7 +49,7 @@ absl::Status ResolveJob(const v1::PlanBatchRequest& request,
   absl::Status status = ValidateJobName(request.job(), "job");
   if (!status.ok()) return status;
   absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
-      jobs->Find(request.job());
+      jobs->FindFor(who, Access::kUse, request.job());
   if (!job.ok()) return job.status();
   out->registered = *std::move(job);
   out->calibrated = out->registered->calibrated();
@@ -65,8 +65,8 @@ std::string BatchRequest::flight_key() const {
 }
 
 absl::StatusOr<BatchRequest> ReadBatchRequest(
-    const v1::PlanBatchRequest& request, int64_t request_bytes,
-    const ServerOptions& options, JobDirectory* jobs) {
+    const Caller& who, const v1::PlanBatchRequest& request,
+    int64_t request_bytes, const ServerOptions& options, JobDirectory* jobs) {
   if (request.lengths_size() > options.max_lengths) {
     return LimitError("lengths", "lengths in one batch", request.lengths_size(),
                       options.max_lengths);
@@ -82,7 +82,7 @@ absl::StatusOr<BatchRequest> ReadBatchRequest(
   if (!policy.ok()) return policy.status();
 
   BatchRequest out;
-  status = ResolveJob(request, options, jobs, &out);
+  status = ResolveJob(who, request, options, jobs, &out);
   if (!status.ok()) return status;
   out.key = {request.job(), request.step(), request.attempt()};
   out.lengths.assign(request.lengths().begin(), request.lengths().end());

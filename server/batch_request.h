@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "skrull/planner/job.h"
 #include "skrull/planner/plan.h"
+#include "skrull/server/auth/caller.h"
 #include "skrull/server/job_directory.h"
 #include "skrull/server/options.h"
 #include "skrull/server/plan_directory.h"
@@ -45,12 +46,13 @@ struct BatchRequest {
   std::string flight_key() const;
 };
 
-// Checks and resolves a request of `request_bytes` bytes. Errors:
+// Checks and resolves a request of `who`, of `request_bytes` bytes. Errors:
 // INVALID_ARGUMENT naming the field; RESOURCE_EXHAUSTED over `options`' limits
-// of lengths, bytes or ranks; kJobNotFound; kGenerationMismatch. O(lengths).
+// of lengths, bytes or ranks; kJobNotFound; kPermissionDenied;
+// kGenerationMismatch. O(lengths).
 absl::StatusOr<BatchRequest> ReadBatchRequest(
-    const v1::PlanBatchRequest& request, int64_t request_bytes,
-    const ServerOptions& options, JobDirectory* jobs);
+    const Caller& who, const v1::PlanBatchRequest& request,
+    int64_t request_bytes, const ServerOptions& options, JobDirectory* jobs);
 
 // INVALID_ARGUMENT, naming the field, unless step >= 0 and attempt is in
 // 0 .. kMaxAttempt.

@@ -81,6 +81,7 @@ void CallLog::Event(LogLevel level, const char* event, const CallInfo& call,
     all.push_back({"span_id", call.span_id});
   }
   if (!call.peer.empty()) all.push_back({"peer", call.peer});
+  if (!call.caller.empty()) all.push_back({"caller", call.caller});
   if (!call.job.empty()) all.push_back({"job", call.job});
   for (LogField& field : fields) all.push_back(std::move(field));
   logger_->Log(level, event, all);

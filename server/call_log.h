@@ -33,8 +33,9 @@ struct CallInfo {
   std::string request_id = {};
   std::string trace_id = {};  // empty = no trace context
   std::string span_id = {};
-  std::string peer = {};  // address of the client
-  std::string job = {};   // as the client named it; may be empty
+  std::string peer = {};    // address of the client
+  std::string caller = {};  // Caller::subject; may be empty
+  std::string job = {};     // as the client named it; may be empty
   std::chrono::steady_clock::time_point start = {};
 };
 

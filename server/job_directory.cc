@@ -180,6 +180,15 @@ absl::StatusOr<std::shared_ptr<RegisteredJob>> JobDirectory::Find(
                    "there is no job " + name);
 }
 
+absl::StatusOr<std::shared_ptr<RegisteredJob>> JobDirectory::FindFor(
+    const Caller& who, Access access, const std::string& name) {
+  absl::StatusOr<std::shared_ptr<RegisteredJob>> job = Find(name);
+  if (!job.ok()) return job;
+  absl::Status allowed = AuthorizeJob(who, access, (*job)->record().owner);
+  if (!allowed.ok()) return allowed;
+  return job;
+}
+
 std::vector<std::shared_ptr<RegisteredJob>> JobDirectory::List(
     const std::string& after, int64_t limit) {
   std::vector<std::shared_ptr<RegisteredJob>> jobs;
@@ -191,6 +200,25 @@ std::vector<std::shared_ptr<RegisteredJob>> JobDirectory::List(
   return jobs;
 }
 
+JobDirectory::Page JobDirectory::ListFor(const Caller& who,
+                                         const std::string& after,
+                                         int64_t limit) {
+  Page page;
+  int64_t looks = 0;
+  MutexLock lock(&mutex_);
+  auto it = jobs_.upper_bound(after);
+  for (;
+       it != jobs_.end() && std::ssize(page.jobs) < limit && looks < kMaxLooks;
+       ++it, ++looks) {
+    page.next = it->first;
+    if (MayAccess(who, Access::kLook, it->second->record().owner)) {
+      page.jobs.push_back(it->second);
+    }
+  }
+  if (it == jobs_.end()) page.next.clear();
+  return page;
+}
+
 int64_t JobDirectory::count() {
   MutexLock lock(&mutex_);
   return static_cast<int64_t>(jobs_.size());
@@ -200,8 +228,11 @@ absl::StatusOr<JobRecord> JobDirectory::Create(const JobRecord& wanted,
                                                const CreateTerms& terms) {
   MutexLock lock(&change_);
   const absl::StatusOr<std::shared_ptr<RegisteredJob>> old = Find(wanted.name);
+  // What the store will refuse must not hold up another's job.
+  const bool allowed =
+      old.ok() && (terms.any_owner || (*old)->record().owner == wanted.owner);
   const bool replaces =
-      old.ok() && wanted.generation > (*old)->record().generation;
+      allowed && wanted.generation > (*old)->record().generation;
   if (replaces) {
     (*old)->Suspend(ReplacedError(wanted.name, wanted.generation));
   }
@@ -213,11 +244,16 @@ absl::StatusOr<JobRecord> JobDirectory::Create(const JobRecord& wanted,
   return record;
 }
 
-absl::Status JobDirectory::Delete(const std::string& name, int64_t generation) {
+absl::Status JobDirectory::Delete(const std::string& name, int64_t generation,
+                                  const Caller& who) {
   MutexLock lock(&change_);
-  const absl::StatusOr<std::shared_ptr<RegisteredJob>> job = Find(name);
-  // One that was left out can be deleted, too.
-  if (!job.ok()) return store_->Delete(name, generation);
+  const absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
+      FindFor(who, Access::kUse, name);
+  // An admin can delete one that was left out, too.
+  if (absl::IsNotFound(job.status()) && who.role == Role::kAdmin) {
+    return store_->Delete(name, generation);
+  }
+  if (!job.ok()) return job.status();
   absl::Status status = (*job)->CheckGeneration(generation);
   if (!status.ok()) return status;
   const absl::Status deleted = DeletedError(name);

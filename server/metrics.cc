@@ -172,6 +172,10 @@ void Metrics::AddLoadMetrics() {
                                  "Most memory that committed plans may take.");
   draining_ = AddGauge(registry, "skrull_draining",
                        "1 while the daemon shuts down, else 0.");
+  tls_certificate_expiry_ =
+      AddGauge(registry, "skrull_tls_certificate_expiry_timestamp_seconds",
+               "When the TLS certificate in use expires, seconds since 1970; "
+               "0 without TLS.");
   AddGauge(registry, "skrull_build_info", "Always 1; what is running.",
            {{"version", kSkrullVersion}, {"compiler", kCompiler}})
       ->Set(1);
@@ -278,6 +282,11 @@ void Metrics::SetRankWaits(int64_t waits) {
 }
 void Metrics::SetRendezvousWaits(int64_t waits) {
   rendezvous_waits_->Set(static_cast<double>(waits));
+}
+void Metrics::SetTlsCertificateExpiry(
+    std::chrono::system_clock::time_point time) {
+  tls_certificate_expiry_->Set(
+      std::chrono::duration<double>(time.time_since_epoch()).count());
 }
 
 Metrics::Totals Metrics::totals() const {

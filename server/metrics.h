@@ -7,6 +7,7 @@
 #define SKRULL_SERVER_METRICS_H_
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -101,6 +102,8 @@ class Metrics {
   void SetJobs(int64_t jobs);
   void SetRankWaits(int64_t waits);
   void SetRendezvousWaits(int64_t waits);
+  // When the certificate in use expires.
+  void SetTlsCertificateExpiry(std::chrono::system_clock::time_point time);
 
   // What was counted so far.
   struct Totals {
@@ -157,6 +160,7 @@ class Metrics {
   prometheus::Gauge* rank_waits_;
   prometheus::Gauge* rendezvous_waits_;
   prometheus::Gauge* waits_limit_;
+  prometheus::Gauge* tls_certificate_expiry_;
   StoreMetrics store_;
 };
 

@@ -146,6 +146,9 @@ bool IsMetricsAddress(const std::string& text) {
   return text.empty() || IsHostAndPort(text);
 }
 
+// A path; what is wrong with it shows when it is opened.
+bool IsAnyText(const std::string& /*text*/) { return true; }
+
 bool IsStore(const std::string& text) {
   return text == "memory" || (text.rfind("sqlite:", 0) == 0 && text.size() > 7);
 }
@@ -154,6 +157,13 @@ std::vector<Option> MakeRegistry() {
   using O = ServerOptions;
   const std::vector<std::pair<std::string, bool>> booleans = {{"true", true},
                                                               {"false", false}};
+  const std::vector<std::pair<std::string, Reflection>> reflections = {
+      {"auto", Reflection::kAuto},
+      {"true", Reflection::kOn},
+      {"false", Reflection::kOff}};
+  const std::vector<std::pair<std::string, ClientCertificates>>
+      client_certificates = {{"required", ClientCertificates::kRequired},
+                             {"optional", ClientCertificates::kOptional}};
   const std::vector<std::pair<std::string, LogLevel>> levels = {
       {"error", LogLevel::kError},
       {"warning", LogLevel::kWarning},
@@ -167,16 +177,53 @@ std::vector<Option> MakeRegistry() {
            Text("listen_address", &O::listen_address, "HOST:PORT or unix:PATH",
                 IsListenAddress,
                 "Where the daemon serves gRPC. Port 0 takes a free port. Only "
-                "this machine reaches the default; connections carry neither "
-                "encryption nor identity, so open it to trusted networks "
-                "alone."),
+                "this machine reaches the default; any other address needs "
+                "`tls_cert_file`, or `allow_plaintext`."),
            Text("metrics_address", &O::metrics_address,
                 "HOST:PORT, or empty for none", IsMetricsAddress,
                 "Where the daemon serves Prometheus metrics, at /metrics over "
-                "HTTP. Port 0 takes a free port."),
-           Choice("reflection", &O::reflection, booleans,
+                "HTTP. Port 0 takes a free port. The page is neither encrypted "
+                "nor does it ask who reads it; it holds no secrets."),
+           Choice("reflection", &O::reflection, reflections,
                   "Answer gRPC server reflection, which generic command-line "
-                  "clients need."),
+                  "clients need. `auto`: where `listen_address` reaches this "
+                  "machine alone. It asks for no token, and tells of the "
+                  "service's methods only."),
+       }},
+      {"Security",
+       {
+           Text("tls_cert_file", &O::tls_cert_file, "PATH, or empty for no TLS",
+                IsAnyText,
+                "Certificate chain of the daemon, PEM, its own certificate "
+                "first. The TLS files are read again when they change; new "
+                "connections then use them. Files that do not fit together "
+                "are refused with an error in the log, and the old ones stay "
+                "in use. TLS 1.2 and newer."),
+           Text("tls_key_file", &O::tls_key_file, "PATH, or empty", IsAnyText,
+                "Private key of `tls_cert_file`, PEM, without a passphrase."),
+           Text("tls_client_ca_file", &O::tls_client_ca_file,
+                "PATH, or empty for no client certificates", IsAnyText,
+                "Authorities, PEM, that clients' certificates must come from. "
+                "Needs `tls_cert_file`."),
+           Choice("tls_client_certificates", &O::tls_client_certificates,
+                  client_certificates,
+                  "With `tls_client_ca_file`: whether a client may come "
+                  "without a certificate. One that comes with a wrong "
+                  "certificate is always turned away."),
+           Text("auth_file", &O::auth_file,
+                "PATH, or empty for no access control", IsAnyText,
+                "Who may call, one a line: SUBJECT ROLE HOW. ROLE is admin, "
+                "owner (creates jobs and uses its own) or reader (looks at "
+                "all); HOW is `sha256:` and the hexadecimal SHA-256 of a "
+                "bearer token, or `cert` for a client certificate that names "
+                "SUBJECT. `skrullctl token new` makes lines. Read again when "
+                "it changes; a file with a mistake is refused with an error "
+                "in the log, and the old one stays in force. Empty: everyone "
+                "is admin. Beyond this machine it needs `tls_cert_file`."),
+           Choice("allow_plaintext", &O::allow_plaintext, booleans,
+                  "Serve without TLS on an address that other machines reach: "
+                  "whoever can reach it can read and change every job. For "
+                  "networks that protect the daemon by other means."),
        }},
       {"Storage",
        {

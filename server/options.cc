@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "skrull/planner/error.h"
 #include "skrull/server/option_registry.h"
+#include "skrull/server/security_options.h"
 
 namespace skrull {
 namespace {
@@ -182,6 +183,8 @@ absl::StatusOr<ServerCommand> ParseServerCommandLine(
         FindOption(flag.name)->set(flag.value, &command.options);
     if (!status.ok()) return status;
   }
+  absl::Status status = CheckSecurity(command.options);
+  if (!status.ok()) return status;
   return command;
 }
 
@@ -235,6 +238,9 @@ std::string OptionsMarkdown() {
       "    # /etc/skrull/skrulld.conf\n"
       "    listen_address = 10.0.0.5:7419\n"
       "    metrics_address = 10.0.0.5:7420\n"
+      "    tls_cert_file = /etc/skrull/tls.crt\n"
+      "    tls_key_file = /etc/skrull/tls.key\n"
+      "    auth_file = /etc/skrull/auth\n"
       "    store = sqlite:/var/lib/skrull/skrull.db\n"
       "    planning_threads = 4\n";
   const ServerOptions defaults;

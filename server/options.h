@@ -18,13 +18,25 @@ namespace skrull {
 enum class LogLevel : int8_t { kError, kWarning, kInfo, kDebug };
 enum class LogFormat : int8_t { kText, kJson };
 
+enum class Reflection : int8_t { kAuto, kOn, kOff };
+
+enum class ClientCertificates : int8_t { kRequired, kOptional };
+
 // Plain data. The registry documents each member, under the same name, and
 // states its range; values made by ParseServerCommandLine are in range.
 struct ServerOptions {
   // Where to listen.
   std::string listen_address = "127.0.0.1:7419";
   std::string metrics_address = "127.0.0.1:7420";  // empty = no metrics
-  bool reflection = true;
+  Reflection reflection = Reflection::kAuto;
+
+  // Who may call, and who can listen in: see security_options.h.
+  std::string tls_cert_file;  // PEM; empty = no TLS
+  std::string tls_key_file;
+  std::string tls_client_ca_file;  // empty = no client certificates
+  ClientCertificates tls_client_certificates = ClientCertificates::kRequired;
+  std::string auth_file;  // see auth/auth_table.h; empty = everyone is admin
+  bool allow_plaintext = false;
 
   // What is kept, and where.
   std::string store = "memory";  // see server/store.h
@@ -79,7 +91,8 @@ struct ServerCommand {
 // Reads the arguments after the program's name. Later sources win: built-in
 // defaults, the file of `--config FILE`, then flags `--name=value` (or `--name
 // value`), wherever --config stands among them. Errors: INVALID_ARGUMENT naming
-// the option, with file and line where it is the file's.
+// the option, with file and line where it is the file's; those of CheckSecurity
+// (security_options.h).
 absl::StatusOr<ServerCommand> ParseServerCommandLine(
     const std::vector<std::string>& arguments);
 

@@ -13,10 +13,12 @@
 #include "grpcpp/impl/server_builder_option.h"
 #include "grpcpp/impl/server_builder_plugin.h"
 #include "prometheus/registry.h"
+#include "skrull/server/auth/grpc_security.h"
 #include "skrull/server/metrics/job_series.h"
 #include "skrull/server/metrics/process_metrics.h"
 #include "skrull/server/metrics/store_size.h"
 #include "skrull/server/planner_service.h"
+#include "skrull/server/security_options.h"
 #include "skrull/server/store.h"
 
 namespace skrull {
@@ -67,9 +69,16 @@ void Configure(const ServerOptions& options, grpc::ServerBuilder* builder) {
       std::min<int64_t>(kHardLimitFactor * options.max_request_bytes,
                         std::numeric_limits<int>::max())));
   builder->SetMaxSendMessageSize(-1);
-  if (!options.reflection) {
+  if (!ServesReflection(options)) {
     builder->SetOption(std::make_unique<NoReflection>());
   }
+}
+
+// For the log: how callers are told apart.
+std::string CallersText(const Security& security) {
+  const std::shared_ptr<const AuthTable> table = security.auth_table();
+  return table == nullptr ? "everyone is admin"
+                          : std::to_string(table->size()) + " known";
 }
 
 }  // namespace
@@ -77,6 +86,10 @@ void Configure(const ServerOptions& options, grpc::ServerBuilder* builder) {
 absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Create(
     const ServerOptions& options, const Clock* clock) {
   std::unique_ptr<PlannerServer> server(new PlannerServer(options, clock));
+  absl::StatusOr<std::unique_ptr<Security>> security =
+      Security::Create(options, clock, &server->logger_, &server->metrics_);
+  if (!security.ok()) return security.status();
+  server->security_ = *std::move(security);
   absl::StatusOr<std::unique_ptr<Store>> store = OpenStore(options.store);
   if (!store.ok()) return store.status();
   absl::StatusOr<std::unique_ptr<Backend>> backend = Backend::Create(
@@ -125,12 +138,14 @@ PlannerServer::~PlannerServer() { Stop(); }
 absl::Status PlannerServer::Start() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  service_ = std::make_unique<PlannerService>(backend_.get(), &logger_);
+  service_ = std::make_unique<PlannerService>(backend_.get(), security_.get(),
+                                              &logger_);
+  credentials_ =
+      MakeServerCredentials(security_.get(), options_.tls_client_certificates);
   grpc::ServerBuilder builder;
   Configure(options_, &builder);
   int port = 0;
-  builder.AddListeningPort(options_.listen_address,
-                           grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(options_.listen_address, credentials_, &port);
   builder.RegisterService(service_.get());
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
@@ -143,6 +158,8 @@ absl::Status PlannerServer::Start() {
   state_ = ServingState::kServing;
   logger_.Info("started", {{"address", address_},
                            {"metrics", metrics_address()},
+                           {"tls", security_->tls_material() ? "on" : "off"},
+                           {"callers", CallersText(*security_)},
                            {"store", options_.store},
                            {"jobs", backend_->jobs().count()}});
   return absl::OkStatus();

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "skrull/server/auth/security.h"
 #include "skrull/server/backend.h"
 #include "skrull/server/clock.h"
 #include "skrull/server/log.h"
@@ -25,6 +26,7 @@
 
 namespace grpc {
 class Server;
+class ServerCredentials;
 }  // namespace grpc
 
 namespace skrull {
@@ -34,9 +36,9 @@ class PlannerService;
 // Not thread-safe: create, start and stop it on one thread.
 class PlannerServer {
  public:
-  // Opens the store, reads its jobs and serves metrics. `clock` must outlive
-  // the server. Errors: those of OpenStore; UNAVAILABLE when the metrics
-  // address cannot be listened on.
+  // Reads the files of certificates and callers. Opens the store, reads its
+  // jobs and serves metrics. `clock` must outlive the server. Errors: those of
+  // OpenStore; UNAVAILABLE when the metrics address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<PlannerServer>> Create(
       const ServerOptions& options, const Clock* clock);
   // Stops it, if it runs, and waits for its threads.
@@ -67,6 +69,8 @@ class PlannerServer {
   const Logger logger_;
   Metrics metrics_;
   std::atomic<ServingState> state_ = ServingState::kStarting;
+  std::unique_ptr<Security> security_;
+  std::shared_ptr<grpc::ServerCredentials> credentials_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<PlannerService> service_;
   std::unique_ptr<grpc::Server> server_;  // null before Start and after Stop

@@ -10,6 +10,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/util/time_util.h"
 #include "skrull/planner/error.h"
+#include "skrull/server/auth/grpc_security.h"
 #include "skrull/server/calibration/apply.h"
 #include "skrull/server/convert.h"
 #include "skrull/server/deadline.h"
@@ -64,12 +65,15 @@ grpc::ByteBuffer EncodeResponse(const PlanAnswer& answer) {
   return grpc::ByteBuffer(slices, std::size(slices));
 }
 
-absl::StatusOr<std::shared_ptr<RegisteredJob>> FindJob(const std::string& name,
+// A job that the caller may use.
+absl::StatusOr<std::shared_ptr<RegisteredJob>> FindJob(const Caller& who,
+                                                       const std::string& name,
                                                        int64_t generation,
                                                        JobDirectory* jobs) {
   absl::Status status = ValidateJobName(name, "job");
   if (!status.ok()) return status;
-  absl::StatusOr<std::shared_ptr<RegisteredJob>> job = jobs->Find(name);
+  absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
+      jobs->FindFor(who, Access::kUse, name);
   if (!job.ok()) return job;
   status = (*job)->CheckGeneration(generation);
   if (!status.ok()) return status;
@@ -87,11 +91,12 @@ absl::Status CheckInteger(const std::string& field, int64_t value,
 
 // The job of a request that is in range for it.
 absl::StatusOr<std::shared_ptr<RegisteredJob>> FindRankJob(
-    const v1::GetRankPlanRequest& request, JobDirectory* jobs) {
+    const Caller& who, const v1::GetRankPlanRequest& request,
+    JobDirectory* jobs) {
   absl::Status status = CheckStep(request.step(), request.attempt());
   if (!status.ok()) return status;
   absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
-      FindJob(request.job(), request.generation(), jobs);
+      FindJob(who, request.job(), request.generation(), jobs);
   if (!job.ok()) return job;
   status =
       CheckInteger("rank", request.rank(), 0, (*job)->job().pool().ranks() - 1);
@@ -100,9 +105,10 @@ absl::StatusOr<std::shared_ptr<RegisteredJob>> FindRankJob(
 }
 
 absl::StatusOr<std::shared_ptr<RegisteredJob>> FindRendezvousJob(
-    const v1::RendezvousRequest& request, JobDirectory* jobs) {
+    const Caller& who, const v1::RendezvousRequest& request,
+    JobDirectory* jobs) {
   absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
-      FindJob(request.job(), request.generation(), jobs);
+      FindJob(who, request.job(), request.generation(), jobs);
   if (!job.ok()) return job;
   absl::Status status = ValidateJobName(request.key(), "key");
   if (!status.ok()) return status;
@@ -126,17 +132,13 @@ absl::StatusOr<std::shared_ptr<RegisteredJob>> FindRendezvousJob(
 }
 
 // Fills one page of jobs with names after `after`.
-void ListPage(const std::string& after, int32_t page_size,
+void ListPage(const Caller& who, const std::string& after, int32_t page_size,
               JobDirectory* directory, v1::ListJobsResponse* response) {
-  const auto jobs = directory->List(after, page_size);
-  for (const auto& job : jobs) {
+  const JobDirectory::Page page = directory->ListFor(who, after, page_size);
+  for (const auto& job : page.jobs) {
     RecordToProto(job->CurrentRecord(), response->add_jobs());
   }
-  if (static_cast<int32_t>(jobs.size()) == page_size &&
-      !directory->List(jobs.back()->record().name, 1).empty()) {
-    response->set_next_page_token(
-        absl::WebSafeBase64Escape(jobs.back()->record().name));
-  }
+  response->set_next_page_token(absl::WebSafeBase64Escape(page.next));
 }
 
 // When a wait is answered: a little before the call's own deadline, at which
@@ -158,23 +160,40 @@ steady_clock::time_point WaitDeadline(
 
 }  // namespace
 
-PlannerService::PlannerService(Backend* backend, const Logger* logger)
+PlannerService::PlannerService(Backend* backend, const Security* security,
+                               const Logger* logger)
     : backend_(backend),
+      security_(security),
       log_(logger, &backend->clock(), backend->options().slow_call_seconds),
       services_{.metrics = backend->metrics(),
                 .log = &log_,
                 .clock = &backend->clock(),
                 .request_ids = &request_ids_,
                 .active = &active_},
-      streams_(backend, services_) {}
+      streams_(backend, security, services_) {}
+
+std::optional<Caller> PlannerService::Admit(
+    const grpc::CallbackServerContext& context, Access access,
+    UnaryCall* call) const {
+  absl::StatusOr<Caller> caller = AdmitCall(*security_, context, access);
+  if (!caller.ok()) {
+    call->Answer(caller.status());
+    return std::nullopt;
+  }
+  call->SetCaller(caller->subject);
+  return *std::move(caller);
+}
 
 grpc::ServerUnaryReactor* PlannerService::CreateJob(
     grpc::CallbackServerContext* context, const v1::CreateJobRequest* request,
     v1::Job* response) {
   UnaryCall* const call =
       NewCall(RpcMethod::kCreateJob, context, request->name());
+  const std::optional<Caller> who = Admit(*context, Access::kUse, call);
+  if (!who) return call;
   backend_->CreateJob(
-      *request, [call, response](const absl::StatusOr<JobRecord>& record) {
+      *who, *request,
+      [call, response](const absl::StatusOr<JobRecord>& record) {
         if (record.ok()) {
           RecordToProto(*record, response);
           call->Log(LogLevel::kInfo, "job_registered",
@@ -189,19 +208,23 @@ grpc::ServerUnaryReactor* PlannerService::GetJob(
     grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
     v1::Job* response) {
   UnaryCall* const call = NewCall(RpcMethod::kGetJob, context, request->name());
+  const std::optional<Caller> who = Admit(*context, Access::kLook, call);
+  if (!who) return call;
   const absl::Status named = ValidateJobName(request->name(), "name");
   if (!named.ok()) {
     call->Answer(named);
     return call;
   }
-  backend_->WhenCurrent([this, call, request, response](absl::Status status) {
-    if (status.ok()) {
-      const auto job = backend_->jobs().Find(request->name());
-      status = job.status();
-      if (job.ok()) RecordToProto((*job)->CurrentRecord(), response);
-    }
-    call->Answer(status);
-  });
+  backend_->WhenCurrent(
+      [this, call, caller = *who, request, response](absl::Status status) {
+        if (status.ok()) {
+          const auto job =
+              backend_->jobs().FindFor(caller, Access::kLook, request->name());
+          status = job.status();
+          if (job.ok()) RecordToProto((*job)->CurrentRecord(), response);
+        }
+        call->Answer(status);
+      });
   return call;
 }
 
@@ -209,6 +232,8 @@ grpc::ServerUnaryReactor* PlannerService::ListJobs(
     grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
     v1::ListJobsResponse* response) {
   UnaryCall* const call = NewCall(RpcMethod::kListJobs, context);
+  const std::optional<Caller> who = Admit(*context, Access::kLook, call);
+  if (!who) return call;
   const int32_t page_size =
       request->page_size() == 0 ? kDefaultPageSize : request->page_size();
   std::string after;
@@ -218,18 +243,18 @@ grpc::ServerUnaryReactor* PlannerService::ListJobs(
                                              ", is ", request->page_size())));
     return call;
   }
-  // A token is the name of the last job before the page.
+  // A token is the name of the last job looked at before the page.
   if (!absl::WebSafeBase64Unescape(request->page_token(), &after) ||
       (!after.empty() && !ValidateJobName(after, "page_token").ok())) {
     call->Answer(FieldError("page_token", "is not one this daemon gave out"));
     return call;
   }
-  backend_->WhenCurrent(
-      [this, call, response, after, page_size](const absl::Status& status) {
-        if (status.ok())
-          ListPage(after, page_size, &backend_->jobs(), response);
-        call->Answer(status);
-      });
+  backend_->WhenCurrent([this, call, caller = *who, response, after,
+                         page_size](const absl::Status& status) {
+    if (status.ok())
+      ListPage(caller, after, page_size, &backend_->jobs(), response);
+    call->Answer(status);
+  });
   return call;
 }
 
@@ -238,7 +263,9 @@ grpc::ServerUnaryReactor* PlannerService::DeleteJob(
     v1::DeleteJobResponse* /*response*/) {
   UnaryCall* const call =
       NewCall(RpcMethod::kDeleteJob, context, request->name());
-  backend_->DeleteJob(*request, [call](const absl::Status& status) {
+  const std::optional<Caller> who = Admit(*context, Access::kUse, call);
+  if (!who) return call;
+  backend_->DeleteJob(*who, *request, [call](const absl::Status& status) {
     if (status.ok()) call->Log(LogLevel::kInfo, "job_deleted");
     call->Answer(status);
   });
@@ -249,6 +276,8 @@ grpc::ServerUnaryReactor* PlannerService::PlanBatch(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
   UnaryCall* const call = NewCall(RpcMethod::kPlanBatch, context);
+  const std::optional<Caller> who = Admit(*context, Access::kUse, call);
+  if (!who) return call;
   const auto size = static_cast<int64_t>(request->Length());
   grpc::ByteBuffer bytes(*request);  // decoding consumes it; the data is shared
   v1::PlanBatchRequest message;
@@ -269,14 +298,14 @@ grpc::ServerUnaryReactor* PlannerService::PlanBatch(
     caller->Complete(
         MakeError({.reason = ErrorReason::kCancelled}, "the caller went away"));
   });
-  backend_->PlanBatch(std::move(message), size, caller);
+  backend_->PlanBatch(*who, std::move(message), size, caller);
   return call;
 }
 
 grpc::ServerBidiReactor<v1::StreamPlansRequest, v1::StreamPlansResponse>*
 PlannerService::StreamPlans(grpc::CallbackServerContext* context) {
   return streams_.NewStream(
-      BeginCall(RpcMethod::kStreamPlans, services_, context),
+      context, BeginCall(RpcMethod::kStreamPlans, services_, context),
       CallDeadline(*context, backend_->clock(), kNoDeadline));
 }
 
@@ -285,20 +314,22 @@ grpc::ServerUnaryReactor* PlannerService::GetRankPlan(
     v1::RankPlan* response) {
   UnaryCall* const call =
       NewCall(RpcMethod::kGetRankPlan, context, request->job());
-  backend_->WhenCurrent(
-      [this, call, context, request, response](const absl::Status& current) {
-        if (!current.ok()) return call->Answer(current);
-        WaitForRankPlan(call, *context, *request, response);
-      });
+  const std::optional<Caller> who = Admit(*context, Access::kUse, call);
+  if (!who) return call;
+  backend_->WhenCurrent([this, call, caller = *who, context, request,
+                         response](const absl::Status& current) {
+    if (!current.ok()) return call->Answer(current);
+    WaitForRankPlan(call, caller, *context, *request, response);
+  });
   return call;
 }
 
-void PlannerService::WaitForRankPlan(UnaryCall* call,
+void PlannerService::WaitForRankPlan(UnaryCall* call, const Caller& who,
                                      const grpc::CallbackServerContext& context,
                                      const v1::GetRankPlanRequest& request,
                                      v1::RankPlan* response) {
   const absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
-      FindRankJob(request, &backend_->jobs());
+      FindRankJob(who, request, &backend_->jobs());
   if (!job.ok()) return call->Answer(job.status());
   const auto answer =
       [call, response, rank = request.rank()](
@@ -321,17 +352,20 @@ grpc::ServerUnaryReactor* PlannerService::ReportStep(
     v1::ReportStepResponse* /*response*/) {
   UnaryCall* const call =
       NewCall(RpcMethod::kReportStep, context, request->job());
-  backend_->ReportStep(*request, [call, request](const absl::Status& status) {
-    const v1::StepReport& report = request->report();
-    if (status.ok() && report.outcome() == v1::STEP_OUTCOME_OUT_OF_MEMORY) {
-      call->Log(LogLevel::kWarning, "out_of_memory",
-                {{"step", report.step()},
-                 {"attempt", report.attempt()},
-                 {"rank", report.rank()},
-                 {"peak_bytes", report.peak_bytes()}});
-    }
-    call->Answer(status);
-  });
+  const std::optional<Caller> who = Admit(*context, Access::kUse, call);
+  if (!who) return call;
+  backend_->ReportStep(
+      *who, *request, [call, request](const absl::Status& status) {
+        const v1::StepReport& report = request->report();
+        if (status.ok() && report.outcome() == v1::STEP_OUTCOME_OUT_OF_MEMORY) {
+          call->Log(LogLevel::kWarning, "out_of_memory",
+                    {{"step", report.step()},
+                     {"attempt", report.attempt()},
+                     {"rank", report.rank()},
+                     {"peak_bytes", report.peak_bytes()}});
+        }
+        call->Answer(status);
+      });
   return call;
 }
 
@@ -340,20 +374,22 @@ grpc::ServerUnaryReactor* PlannerService::Rendezvous(
     v1::RendezvousResponse* response) {
   UnaryCall* const call =
       NewCall(RpcMethod::kRendezvous, context, request->job());
-  backend_->WhenCurrent(
-      [this, call, context, request, response](const absl::Status& current) {
-        if (!current.ok()) return call->Answer(current);
-        JoinRendezvous(call, *context, *request, response);
-      });
+  const std::optional<Caller> who = Admit(*context, Access::kUse, call);
+  if (!who) return call;
+  backend_->WhenCurrent([this, call, caller = *who, context, request,
+                         response](const absl::Status& current) {
+    if (!current.ok()) return call->Answer(current);
+    JoinRendezvous(call, caller, *context, *request, response);
+  });
   return call;
 }
 
-void PlannerService::JoinRendezvous(UnaryCall* call,
+void PlannerService::JoinRendezvous(UnaryCall* call, const Caller& who,
                                     const grpc::CallbackServerContext& context,
                                     const v1::RendezvousRequest& request,
                                     v1::RendezvousResponse* response) {
   const absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
-      FindRendezvousJob(request, &backend_->jobs());
+      FindRendezvousJob(who, request, &backend_->jobs());
   if (!job.ok()) return call->Answer(job.status());
   const auto wait = std::make_shared<RendezvousCall>(
       *job,
@@ -375,8 +411,13 @@ grpc::ServerUnaryReactor* PlannerService::GetStatus(
     grpc::CallbackServerContext* context, const v1::GetStatusRequest* request,
     v1::ServerStatus* response) {
   UnaryCall* const call = NewCall(RpcMethod::kGetStatus, context);
+  const std::optional<Caller> who = Admit(*context, Access::kLook, call);
+  if (!who) return call;
   backend_->GetStatus(
-      *request, [](const JobRecord&) { return true; },
+      *request,
+      [caller = *who](const JobRecord& job) {
+        return MayAccess(caller, Access::kLook, job.owner);
+      },
       [call, response](const absl::StatusOr<v1::ServerStatus>& status) {
         if (status.ok()) *response = *status;
         call->Answer(status.status());

@@ -1,12 +1,17 @@
-// skrull.v1.PlannerService on gRPC's callback API: decode, call the backend,
-// encode. Nothing here plans or touches the store.
+// skrull.v1.PlannerService on gRPC's callback API: admit, decode, call the
+// backend, encode. Nothing here plans or touches the store, and nothing is done
+// for a caller that is not admitted.
 #ifndef SKRULL_SERVER_PLANNER_SERVICE_H_
 #define SKRULL_SERVER_PLANNER_SERVICE_H_
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "grpcpp/grpcpp.h"
+#include "skrull/server/auth/authorize.h"
+#include "skrull/server/auth/caller.h"
+#include "skrull/server/auth/security.h"
 #include "skrull/server/backend.h"
 #include "skrull/server/reactors.h"
 #include "skrull/server/stream_plans.h"
@@ -34,8 +39,9 @@ using PlannerServiceBase = v1::PlannerService::WithCallbackMethod_CreateJob<
 // Thread-safe. Must outlive every call: WaitForCalls tells.
 class PlannerService final : public PlannerServiceBase {
  public:
-  // Both must outlive the service.
-  PlannerService(Backend* backend, const Logger* logger);
+  // All must outlive the service.
+  PlannerService(Backend* backend, const Security* security,
+                 const Logger* logger);
 
   grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context,
                                       const v1::CreateJobRequest* request,
@@ -87,16 +93,21 @@ class PlannerService final : public PlannerServiceBase {
   }
 
   // The rest of the calls that wait, past the backend's door.
-  void WaitForRankPlan(UnaryCall* call,
+  void WaitForRankPlan(UnaryCall* call, const Caller& who,
                        const grpc::CallbackServerContext& context,
                        const v1::GetRankPlanRequest& request,
                        v1::RankPlan* response);
-  void JoinRendezvous(UnaryCall* call,
+  void JoinRendezvous(UnaryCall* call, const Caller& who,
                       const grpc::CallbackServerContext& context,
                       const v1::RendezvousRequest& request,
                       v1::RendezvousResponse* response);
 
+  // The caller, if it may make such calls; else the call is answered.
+  std::optional<Caller> Admit(const grpc::CallbackServerContext& context,
+                              Access access, UnaryCall* call) const;
+
   Backend* const backend_;
+  const Security* const security_;
   ActiveCalls active_;
   CallLog log_;
   RequestIds request_ids_;

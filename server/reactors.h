@@ -98,6 +98,12 @@ class UnaryCall : public grpc::ServerUnaryReactor {
     TsanRelease(this);
   }
 
+  // Who makes the call, for the log. REQUIRES: as SetJob.
+  void SetCaller(const std::string& subject) {
+    info_.caller = subject;
+    TsanRelease(this);
+  }
+
   // Logs an event of the call. REQUIRES: it is not answered.
   void Log(LogLevel level, const char* event,
            std::vector<LogField> fields = {}) const {

@@ -7,6 +7,7 @@
 
 #include "google/protobuf/util/time_util.h"
 #include "skrull/planner/error.h"
+#include "skrull/server/auth/grpc_security.h"
 #include "skrull/server/convert.h"
 
 namespace skrull {
@@ -44,12 +45,15 @@ class StreamPlansReactor
                                      v1::StreamPlansResponse>,
       public std::enable_shared_from_this<StreamPlansReactor> {
  public:
-  StreamPlansReactor(PlanStreams* owner, CallInfo call,
+  StreamPlansReactor(PlanStreams* owner,
+                     const grpc::CallbackServerContext* context, CallInfo call,
                      std::chrono::steady_clock::time_point deadline)
       : owner_(owner),
         services_(owner->services_),
+        context_(context),
         call_(std::move(call)),
-        deadline_(deadline) {}
+        deadline_(deadline),
+        refusal_(Admit().status()) {}
 
   // REQUIRES: called once, after construction.
   void Start(bool draining) {
@@ -128,6 +132,11 @@ class StreamPlansReactor
     active->Remove();
   }
 
+  // The caller, as the auth file names it now.
+  absl::StatusOr<Caller> Admit() const {
+    return AdmitCall(*owner_->security_, *context_, Access::kUse);
+  }
+
   // Has the batch just read planned.
   void Submit() {
     const auto slot = std::make_shared<Slot>();
@@ -192,6 +201,11 @@ class StreamPlansReactor
   // Picks what can be started now and marks it as started.
   Action Next(absl::Status* status) SKRULL_REQUIRES(mutex_) {
     if (finished_) return Action::kNone;
+    if (!refusal_.ok()) {
+      *status = refusal_;
+      finished_ = true;
+      return Action::kFinish;
+    }
     if (!writing_ && (gone_ || (slots_.empty() && !reading_))) {
       if (gone_) {
         *status = GoneError();
@@ -260,8 +274,10 @@ class StreamPlansReactor
 
   PlanStreams* const owner_;
   const CallServices services_;
+  const grpc::CallbackServerContext* const context_;  // of the open stream
   const CallInfo call_;
   const std::chrono::steady_clock::time_point deadline_;
+  const absl::Status refusal_;  // why nothing is read; OK = it is
 
   v1::StreamPlansRequest request_;  // of the read under way
 
@@ -280,10 +296,11 @@ class StreamPlansReactor
 };
 
 grpc::ServerBidiReactor<v1::StreamPlansRequest, v1::StreamPlansResponse>*
-PlanStreams::NewStream(CallInfo call,
+PlanStreams::NewStream(const grpc::CallbackServerContext* context,
+                       CallInfo call,
                        std::chrono::steady_clock::time_point deadline) {
-  const auto stream =
-      std::make_shared<StreamPlansReactor>(this, std::move(call), deadline);
+  const auto stream = std::make_shared<StreamPlansReactor>(
+      this, context, std::move(call), deadline);
   bool draining = false;
   {
     MutexLock lock(&mutex_);

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "grpcpp/grpcpp.h"
+#include "skrull/server/auth/security.h"
 #include "skrull/server/backend.h"
 #include "skrull/server/mutex.h"
 #include "skrull/server/reactors.h"
@@ -21,12 +22,15 @@ class StreamPlansReactor;
 class PlanStreams {
  public:
   // All must outlive the object, and it every stream.
-  PlanStreams(Backend* backend, const CallServices& services)
-      : backend_(backend), services_(services) {}
+  PlanStreams(Backend* backend, const Security* security,
+              const CallServices& services)
+      : backend_(backend), security_(security), services_(services) {}
 
-  // A stream, `call`, that deletes itself when gRPC is done with it.
+  // A stream, `call`, that deletes itself when gRPC is done with it. One whose
+  // caller may not plan ends at once.
   grpc::ServerBidiReactor<v1::StreamPlansRequest, v1::StreamPlansResponse>*
-  NewStream(CallInfo call, std::chrono::steady_clock::time_point deadline)
+  NewStream(const grpc::CallbackServerContext* context, CallInfo call,
+            std::chrono::steady_clock::time_point deadline)
       SKRULL_EXCLUDES(mutex_);
 
   // Has every stream, and those to come, read no further and end with kDraining
@@ -39,6 +43,7 @@ class PlanStreams {
   void Remove(StreamPlansReactor* stream) SKRULL_EXCLUDES(mutex_);
 
   Backend* const backend_;
+  const Security* const security_;
   const CallServices services_;
   Mutex mutex_;
   bool draining_ SKRULL_GUARDED_BY(mutex_) = false;
