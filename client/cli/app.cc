@@ -39,6 +39,7 @@ std::unique_ptr<CLI::App> MakeApp(int* exit_code) {
   AddTopCommand(*app, exit_code);
   AddDebugBundleCommand(*app, exit_code);
   AddCompletionCommand(*app, exit_code);
+  AddTokenCommand(*app, exit_code);
   AddVersionCommand(*app, exit_code);
   return app;
 }

@@ -24,6 +24,7 @@ void AddLengthsCommand(CLI::App& app, int* exit_code);
 void AddTopCommand(CLI::App& app, int* exit_code);
 void AddDebugBundleCommand(CLI::App& app, int* exit_code);
 void AddCompletionCommand(CLI::App& app, int* exit_code);
+void AddTokenCommand(CLI::App& app, int* exit_code);
 void AddVersionCommand(CLI::App& app, int* exit_code);
 
 // All of the above under `skrullctl`.

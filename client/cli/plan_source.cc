@@ -80,6 +80,37 @@ std::string ServerOrDefault(const std::string& address) {
   return from_environment.empty() ? kDefaultServer : from_environment;
 }
 
+void AddSecurityOptions(CLI::App* command, ServerFlags* server) {
+  command
+      ->add_option("--tls-ca", server->tls_ca,
+                   "Use TLS; the daemon's certificate must come from one of "
+                   "these authorities (PEM). Default: $SKRULL_TLS_CA")
+      ->type_name("FILE")
+      ->envname("SKRULL_TLS_CA");
+  command
+      ->add_option("--tls-cert", server->tls_cert,
+                   "Certificate to show to the daemon (PEM). Default: "
+                   "$SKRULL_TLS_CERT")
+      ->type_name("FILE")
+      ->envname("SKRULL_TLS_CERT");
+  command
+      ->add_option("--tls-key", server->tls_key,
+                   "Its private key (PEM). Default: $SKRULL_TLS_KEY")
+      ->type_name("FILE")
+      ->envname("SKRULL_TLS_KEY");
+  command
+      ->add_option("--tls-server-name", server->tls_server_name,
+                   "Name that the daemon's certificate must have. Default: the "
+                   "host of --server")
+      ->type_name("NAME");
+  command
+      ->add_option("--token-file", server->token_file,
+                   "File with the token to show to the daemon. Default: "
+                   "$SKRULL_TOKEN_FILE")
+      ->type_name("FILE")
+      ->envname("SKRULL_TOKEN_FILE");
+}
+
 void AddSourceOptions(CLI::App* command, const std::string& server_help,
                       ServerFlags* server, bool* offline) {
   CLI::Option* option =
@@ -95,6 +126,7 @@ void AddSourceOptions(CLI::App* command, const std::string& server_help,
                    "Default: 30")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.001, 86400.0));
+  AddSecurityOptions(command, server);
 }
 
 void AddServerOptions(CLI::App* command, ServerFlags* server) {
@@ -109,6 +141,7 @@ void AddServerOptions(CLI::App* command, ServerFlags* server) {
                                 server->timeout_seconds))
       ->type_name("SECONDS")
       ->check(CLI::Range(0.001, 86400.0));
+  AddSecurityOptions(command, server);
 }
 
 absl::StatusOr<std::unique_ptr<PlannerClient>> Connect(
@@ -119,6 +152,11 @@ absl::StatusOr<std::unique_ptr<PlannerClient>> Connect(
       static_cast<int64_t>(1e3 * server.timeout_seconds));
   // A person waits: rides out a restart, reports a wrong address soon.
   options.unreachable_after = std::chrono::seconds(5);
+  options.tls_ca_file = server.tls_ca;
+  options.tls_cert_file = server.tls_cert;
+  options.tls_key_file = server.tls_key;
+  options.tls_server_name = server.tls_server_name;
+  options.token_file = server.token_file;
   return PlannerClient::Create(options);
 }
 

@@ -21,6 +21,11 @@ namespace skrull::cli {
 struct ServerFlags {
   std::string address;  // empty = not given
   double timeout_seconds = 30;
+  std::string tls_ca;  // paths; empty = none, see ClientOptions
+  std::string tls_cert;
+  std::string tls_key;
+  std::string tls_server_name;
+  std::string token_file;
 };
 
 // $SKRULL_SERVER; empty when unset.
@@ -29,13 +34,18 @@ std::string ServerFromEnvironment();
 // `address` if it is given, else $SKRULL_SERVER, else the daemon's own default.
 std::string ServerOrDefault(const std::string& address);
 
-// Adds --server, with that help, --offline and --timeout to a command that asks
-// a daemon or plans in this process. `server` and `offline` must outlive it.
+// Adds --tls-ca, --tls-cert, --tls-key, --tls-server-name and --token-file,
+// with their environment variables, to a command. `server` must outlive it.
+void AddSecurityOptions(CLI::App* command, ServerFlags* server);
+
+// Adds --server, with that help, --offline, --timeout and those of security to
+// a command that asks a daemon or plans in this process. `server` and `offline`
+// must outlive it.
 void AddSourceOptions(CLI::App* command, const std::string& server_help,
                       ServerFlags* server, bool* offline);
 
-// Adds --server and --timeout to a command that always asks a daemon. `server`
-// must outlive the command.
+// Adds --server, --timeout and those of security to a command that always asks
+// a daemon. `server` must outlive the command.
 void AddServerOptions(CLI::App* command, ServerFlags* server);
 
 // To the daemon at ServerOrDefault(server.address). Errors: INVALID_ARGUMENT.

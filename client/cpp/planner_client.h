@@ -33,7 +33,8 @@
 // limit. INVALID_ARGUMENT: malformed. FAILED_PRECONDITION: the batch can never
 // fit the job, or its key is committed for another request, or the job has
 // another generation. NOT_FOUND, ALREADY_EXISTS: about the job.
-// RESOURCE_EXHAUSTED: over a limit of the daemon.
+// RESOURCE_EXHAUSTED: over a limit of the daemon. UNAUTHENTICATED: no token or
+// certificate that it knows. PERMISSION_DENIED: not this caller's to do.
 //
 // Fork: gRPC's threads do not survive fork(). A client, or a stream, used in a
 // child of the process that made it fails every call at once with
@@ -93,6 +94,25 @@ struct ClientOptions {
   // Ping also while no call is in flight. Only for daemons that were told to
   // permit it; others drop the connection.
   bool keepalive_without_calls = false;
+
+  // Parameters of security (docs/security.md):
+
+  // Authorities, PEM, of which the daemon's certificate must be; turns TLS on.
+  // Empty = plaintext. The TLS files are read when the client is made.
+  std::string tls_ca_file = {};
+  // Certificate and key, PEM, that this client shows. Both or neither.
+  std::string tls_cert_file = {};
+  std::string tls_key_file = {};
+  // Name that the daemon's certificate must have, where it is not the host of
+  // the address.
+  std::string tls_server_name = {};
+  // Shown with every call. At most one of the two; a file is read again when
+  // it changes. Neither is ever logged, nor part of an error.
+  std::string token = {};
+  std::string token_file = {};
+  // Show the token without TLS to a daemon beyond this machine, too: whoever
+  // listens in on the network then has it.
+  bool allow_plaintext_token = false;
 };
 
 struct CallOptions {
@@ -104,7 +124,8 @@ struct CallOptions {
 // Thread-safe. Owns its connection, which it opens at the first call.
 class PlannerClient {
  public:
-  // Does not connect. Errors: INVALID_ARGUMENT naming the option out of range;
+  // Does not connect. Errors: INVALID_ARGUMENT naming the option out of range,
+  // the one that another needs, or whose file cannot be read;
   // FAILED_PRECONDITION after a fork, see above.
   static absl::StatusOr<std::unique_ptr<PlannerClient>> Create(
       const ClientOptions& options);

@@ -47,8 +47,7 @@ std::vector<std::string> Words(const std::string& line) {
   return words;
 }
 
-}  // namespace
-
+// See Caller::subject.
 bool IsSubject(const std::string& text) {
   if (text.empty() || text.size() > kMaxSubjectBytes ||
       !IsAlphanumeric(text.front())) {
@@ -60,12 +59,15 @@ bool IsSubject(const std::string& text) {
   });
 }
 
+// nullopt for a word that is no role.
 std::optional<Role> RoleFromName(const std::string& name) {
   for (Role role : {Role::kAdmin, Role::kOwner, Role::kReader}) {
     if (name == RoleName(role)) return role;
   }
   return std::nullopt;
 }
+
+}  // namespace
 
 absl::StatusOr<AuthTable> AuthTable::Parse(const std::string& text,
                                            const std::string& file) {

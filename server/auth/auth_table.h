@@ -64,12 +64,6 @@ class AuthTable {
   std::map<std::string, Caller> certificates_;  // by subject
 };
 
-// True for [A-Za-z0-9][A-Za-z0-9._@:/-]* of at most 128 characters.
-bool IsSubject(const std::string& text);
-
-// nullopt for a word that is no role.
-std::optional<Role> RoleFromName(const std::string& name);
-
 }  // namespace skrull
 
 #endif  // SKRULL_SERVER_AUTH_AUTH_TABLE_H_

@@ -32,6 +32,8 @@ PURE_ABSL = ("absl/algorithm/", "absl/base/attributes.h", "absl/status/",
 LAYOUT = {"skrull/planner/chunk_plan.h", "skrull/planner/layout.h",
           "skrull/planner/plan_digest.h", "skrull/planner/rank_plan.h"}
 CONVERT = {"skrull/server/convert.h"}
+ADDRESS = {"skrull/server/address.h"}
+AUTH_TABLE = {"skrull/server/auth/auth_table.h"}
 GRPC = ("grpc/", "grpcpp/", "google/protobuf/", "skrull/v1/")
 
 
@@ -79,10 +81,10 @@ ROOMS = [
     Room("client fallback", under("client/cpp/local_"),
          ("skrull/client/", "skrull/planner/", "absl/", *CONVERT) + GRPC),
     Room("client", under("client/cpp/"),
-         ("skrull/client/", "absl/", *LAYOUT) + GRPC),
+         ("skrull/client/", "absl/", *ADDRESS, *LAYOUT) + GRPC),
     Room("command line", under("client/cli/"),
          ("skrull/cli/", "skrull/client/", "skrull/planner/", "absl/", "CLI/",
-          "nlohmann/json.hpp", *CONVERT) + GRPC),
+          "nlohmann/json.hpp", *AUTH_TABLE, *CONVERT) + GRPC),
     Room("examples", under("cuda/examples/"),
          ("skrull/cuda/", "skrull/client/", "absl/", "CLI/", *LAYOUT)),
     Room("simulator", under("cuda/sim/"), ("skrull/cuda/", "boost/context/"),

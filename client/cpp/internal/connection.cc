@@ -48,8 +48,9 @@ absl::Status CheckOptions(const ClientOptions& options) {
   constexpr milliseconds kMaxBackoff{5'000};
   constexpr milliseconds kMinKeepalive{20'000};
   if (options.address.empty()) return InvalidField("address", "empty");
-  absl::Status status =
-      CheckRange("timeout", options.timeout, milliseconds(1), kMaxTimeout);
+  absl::Status status = CheckCredentialOptions(options);
+  status.Update(
+      CheckRange("timeout", options.timeout, milliseconds(1), kMaxTimeout));
   status.Update(CheckRange("unreachable_after", options.unreachable_after,
                            milliseconds(0), kMaxTimeout));
   status.Update(CheckRange("max_backoff", options.max_backoff, milliseconds(1),
@@ -91,6 +92,9 @@ grpc::ChannelArguments ChannelArgumentsFor(const ClientOptions& options) {
               options.keepalive_without_calls ? 1 : 0);
   // Else gRPC stops pinging after two pings without data.
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  if (!options.tls_server_name.empty()) {
+    args.SetSslTargetNameOverride(options.tls_server_name);
+  }
   return args;
 }
 
@@ -146,20 +150,29 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Create(
     const ClientOptions& options) {
   absl::Status status = CheckOptions(options);
   if (!status.ok()) return status;
+  const auto credentials = MakeChannelCredentials(options);
+  if (!credentials.ok()) return credentials.status();
+  absl::StatusOr<std::unique_ptr<TokenSource>> tokens =
+      TokenSource::Create(options);
+  if (!tokens.ok()) return tokens.status();
   const pid_t process = ::getpid();
   pid_t first = 0;
   if (!first_process.compare_exchange_strong(first, process) &&
       first != process) {
     return ForkedError();
   }
-  return std::shared_ptr<Connection>(new Connection(options, process));
+  return std::shared_ptr<Connection>(
+      new Connection(options, process, *credentials, *std::move(tokens)));
 }
 
-Connection::Connection(const ClientOptions& options, pid_t owner)
+Connection::Connection(
+    const ClientOptions& options, pid_t owner,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+    std::unique_ptr<TokenSource> tokens)
     : options_(options),
       owner_(owner),
-      channel_(grpc::CreateCustomChannel(options.address,
-                                         grpc::InsecureChannelCredentials(),
+      tokens_(std::move(tokens)),
+      channel_(grpc::CreateCustomChannel(options.address, credentials,
                                          ChannelArgumentsFor(options))),
       stub_(v1::PlannerService::NewStub(channel_)) {}
 
@@ -174,6 +187,11 @@ absl::StatusOr<SteadyTime> Connection::Deadline(
       CheckRange("timeout", wanted, milliseconds(1), kMaxTimeout);
   if (!status.ok()) return status;
   return std::chrono::steady_clock::now() + wanted;
+}
+
+void Connection::AddToken(grpc::ClientContext* context) {
+  const std::string token = tokens_->Current();
+  if (!token.empty()) context->AddMetadata("authorization", "Bearer " + token);
 }
 
 bool Connection::IsConnected() {
@@ -197,6 +215,7 @@ absl::Status Connection::Call(
     const SteadyTime start = std::chrono::steady_clock::now();
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + (deadline - start));
+    AddToken(&context);
     const absl::Status status = StatusFromGrpc(attempt(&context), what);
     const std::optional<milliseconds> delay = RetryDelay(status);
     if (!delay) return status;

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "skrull/client/internal/credentials.h"
 #include "skrull/client/planner_client.h"
 #include "skrull/v1/planner_service.grpc.pb.h"
 
@@ -79,6 +80,9 @@ class Connection {
       const std::string& name, SteadyTime deadline,
       const std::function<grpc::Status(grpc::ClientContext*)>& attempt);
 
+  // Adds the client's token, if it has one, to a call.
+  void AddToken(grpc::ClientContext* context);
+
   // True while connected. Asks for a connection when there is none.
   bool IsConnected();
 
@@ -88,10 +92,13 @@ class Connection {
   bool WaitConnected(SteadyTime until);
 
  private:
-  Connection(const ClientOptions& options, pid_t owner);
+  Connection(const ClientOptions& options, pid_t owner,
+             const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+             std::unique_ptr<TokenSource> tokens);
 
   const ClientOptions options_;
   const pid_t owner_;
+  const std::unique_ptr<TokenSource> tokens_;
   const std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::PlannerService::Stub> stub_;
 };

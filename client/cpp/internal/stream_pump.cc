@@ -149,6 +149,7 @@ void PlanStream::Impl::WaitToReopen(Lock& lock, SteadyTime until) {
 
 absl::Status PlanStream::Impl::RunStream(Lock& lock) {
   grpc::ClientContext context;
+  connection_->AddToken(&context);
   context_ = &context;
   answered_ = false;
   lock.unlock();
