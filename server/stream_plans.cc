@@ -158,11 +158,15 @@ class StreamPlansReactor
       slots_.push_back(slot);
       gone = gone_;
     }
+    const absl::StatusOr<Caller> who = Admit();
+    if (who.ok()) slot->batch.caller = who->subject;
     if (gone) {
       slot->caller->Complete(GoneError());
+    } else if (!who.ok()) {
+      slot->caller->Complete(who.status());
     } else {
       const auto bytes = static_cast<int64_t>(batch.ByteSizeLong());
-      owner_->backend_->PlanBatch(std::move(batch), bytes, slot->caller);
+      owner_->backend_->PlanBatch(*who, std::move(batch), bytes, slot->caller);
     }
     MutexLock lock(&mutex_);
     reading_ = false;

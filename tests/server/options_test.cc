@@ -144,7 +144,7 @@ TEST_CASE("Options: a value out of range is refused with name, value and range",
       Row{"drain_seconds", "inf"}, Row{"drain_seconds", "-0.1"},
       Row{"drain_seconds", "5s"}, Row{"min_ping_seconds", "0"},
       Row{"log_format", "xml"}, Row{"job_metrics", "10001"},
-      Row{"reflection", "yes"}, Row{"reflection", ""}, Row{"log_level", "INFO"},
+      Row{"reflection", "yes"}, Row{"reflection", ""}, Row{"tls_client_certificates", "no"}, Row{"log_level", "INFO"},
       Row{"store", ""}, Row{"store", "postgres:x"}, Row{"store", "sqlite:"},
       Row{"listen_address", ""}, Row{"listen_address", "localhost"},
       Row{"listen_address", ":7419"}, Row{"listen_address", "host:"},
@@ -163,7 +163,8 @@ TEST_CASE("Options: addresses of every kind are accepted",
   const std::string address =
       GENERATE("127.0.0.1:0", "0.0.0.0:65535", "[::1]:7419", "node-3.local:1",
                "unix:relative.sock", "unix:/run/a b.sock");
-  CHECK(ParseServerCommandLine({"--listen_address=" + address})
+  CHECK(ParseServerCommandLine(
+            {"--listen_address=" + address, "--allow_plaintext=true"})
             .value()
             .options.listen_address == address);
 }
