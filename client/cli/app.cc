@@ -26,7 +26,9 @@ std::unique_ptr<CLI::App> MakeApp(int* exit_code) {
       "Exit codes: 0 done; 1 some batch was refused, some plan is illegal, or "
       "the daemon\nrefused or could not be reached; 2 usage, or an input that "
       "cannot be read.\n"
-      "Environment: SKRULL_SERVER, HOST:PORT of the daemon.");
+      "Environment: SKRULL_SERVER, HOST:PORT of the daemon; SKRULL_TLS_CA, "
+      "SKRULL_TLS_CERT,\nSKRULL_TLS_KEY and SKRULL_TOKEN_FILE, files for "
+      "--tls-ca and so on.");
   AddJobCommands(*app, exit_code);
   AddHealthCommand(*app, exit_code);
   AddPlanCommand(*app, exit_code);

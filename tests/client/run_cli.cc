@@ -26,7 +26,10 @@ std::vector<std::string> Environment(
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string variable = *entry;
     const std::string name = variable.substr(0, variable.find('='));
-    if (name != "SKRULL_SERVER" && !changes.contains(name)) {
+    const bool is_ours = name == "SKRULL_SERVER" ||
+                         name == "SKRULL_TOKEN_FILE" ||
+                         name.starts_with("SKRULL_TLS_");
+    if (!is_ours && !changes.contains(name)) {
       variables.push_back(variable);
     }
   }

@@ -16,8 +16,8 @@ struct CliResult {
 };
 
 // Runs `skrullctl ARGUMENTS` in the source tree with `input` as its standard
-// input. The environment is this process's without SKRULL_SERVER, and with
-// `environment`.
+// input. The environment is this process's without SKRULL_SERVER,
+// SKRULL_TOKEN_FILE and SKRULL_TLS_*, and with `environment`.
 CliResult RunCli(const std::vector<std::string>& arguments,
                  const std::string& input = "",
                  const std::map<std::string, std::string>& environment = {});
