@@ -37,6 +37,8 @@ struct StreamOptions {
   int64_t generation = 0;
   // Name of a policy, e.g. "POLICY_SKRULL"; empty = the job's.
   std::string policy = {};
+  // See CallOptions.
+  std::string traceparent = {};
 };
 
 // The answer to one Send().

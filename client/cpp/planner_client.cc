@@ -31,10 +31,11 @@ class PlannerClient::Impl {
       grpc::Status (v1::PlannerService::Stub::*method)(grpc::ClientContext*,
                                                        const Request&,
                                                        Response*),
-      const Request& request, SteadyTime deadline, int* attempts = nullptr) {
+      const Request& request, SteadyTime deadline,
+      const std::string& traceparent, int* attempts = nullptr) {
     Response response;
-    absl::Status status =
-        connection_->Call(name, deadline, [&](grpc::ClientContext* context) {
+    absl::Status status = connection_->Call(
+        name, deadline, traceparent, [&](grpc::ClientContext* context) {
           if (attempts != nullptr) ++*attempts;
           response.Clear();
           return (connection_->stub().*method)(context, request, &response);
@@ -43,7 +44,7 @@ class PlannerClient::Impl {
     return response;
   }
 
-  // The same, with the deadline of `call`.
+  // The same, as `call` says.
   template <typename Request, typename Response>
   absl::StatusOr<Response> Call(
       const char* name,
@@ -55,7 +56,7 @@ class PlannerClient::Impl {
     const absl::StatusOr<SteadyTime> deadline =
         connection_->Deadline(call.timeout);
     if (!deadline.ok()) return deadline.status();
-    return Call(name, method, request, *deadline, attempts);
+    return Call(name, method, request, *deadline, call.traceparent, attempts);
   }
 
  private:
@@ -130,8 +131,9 @@ absl::StatusOr<std::vector<JobInfo>> PlannerClient::ListJobs(
   std::vector<JobInfo> jobs;
   v1::ListJobsRequest request;
   do {
-    const absl::StatusOr<v1::ListJobsResponse> page = impl_->Call(
-        "ListJobs", &v1::PlannerService::Stub::ListJobs, request, *deadline);
+    const absl::StatusOr<v1::ListJobsResponse> page =
+        impl_->Call("ListJobs", &v1::PlannerService::Stub::ListJobs, request,
+                    *deadline, call.traceparent);
     if (!page.ok()) return page.status();
     for (const v1::Job& job : page->jobs()) {
       jobs.push_back(client_internal::JobFromWire(job));
@@ -277,9 +279,12 @@ absl::StatusOr<std::unique_ptr<PlanStream>> PlannerClient::StreamPlans(
                                     .generation = options.generation,
                                     .policy = options.policy});
   if (!common.ok()) return common.status();
+  absl::StatusOr<client_internal::CallIdentity> identity =
+      client_internal::NewIdentity(options.traceparent);
+  if (!identity.ok()) return identity.status();
   return std::unique_ptr<PlanStream>(
-      new PlanStream(std::make_unique<PlanStream::Impl>(impl_->connection(),
-                                                        *std::move(common))));
+      new PlanStream(std::make_unique<PlanStream::Impl>(
+          impl_->connection(), *std::move(identity), *std::move(common))));
 }
 
 }  // namespace skrull

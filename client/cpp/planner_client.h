@@ -28,13 +28,16 @@
 // is found again by the next attempt; one that stays away fails a call with
 // UNAVAILABLE after ClientOptions::unreachable_after.
 //
-// Errors: canonical codes, with the daemon's message. GetRefusalDetail
-// (skrull/client/refusal.h) returns the typed part: reason, field, indices,
-// limit. INVALID_ARGUMENT: malformed. FAILED_PRECONDITION: the batch can never
-// fit the job, or its key is committed for another request, or the job has
-// another generation. NOT_FOUND, ALREADY_EXISTS: about the job.
-// RESOURCE_EXHAUSTED: over a limit of the daemon. UNAUTHENTICATED: no token or
-// certificate that it knows. PERMISSION_DENIED: not this caller's to do.
+// Errors: canonical codes, with the daemon's message and, at its end,
+// "(request ID)": the id that the daemon's log has for the call. Attempts of
+// one call have one id, batches of a stream that of the stream.
+// GetRefusalDetail (skrull/client/refusal.h) returns the typed part: reason,
+// field, indices, limit. INVALID_ARGUMENT: malformed. FAILED_PRECONDITION: the
+// batch can never fit the job, or its key is committed for another request, or
+// the job has another generation. NOT_FOUND, ALREADY_EXISTS: about the job.
+// RESOURCE_EXHAUSTED: over a limit of the daemon. UNAUTHENTICATED:
+// no token or certificate that it knows. PERMISSION_DENIED: not this caller's
+// to do.
 //
 // Fork: gRPC's threads do not survive fork(). A client, or a stream, used in a
 // child of the process that made it fails every call at once with
@@ -119,6 +122,9 @@ struct CallOptions {
   // Deadline of this call, from now. Range: > 0. Default:
   // ClientOptions::timeout.
   std::optional<std::chrono::milliseconds> timeout = {};
+  // The caller's trace context, a W3C `traceparent`, which the daemon's log
+  // then names. At most 512 printable characters of ASCII; empty = none.
+  std::string traceparent = {};
 };
 
 // Thread-safe. Owns its connection, which it opens at the first call.

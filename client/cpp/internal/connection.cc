@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "skrull/client/internal/wire.h"
 
@@ -132,6 +133,39 @@ absl::Status StatusFromGrpc(const grpc::Status& status,
                       absl::StrCat(what, ": ", status.error_message()));
 }
 
+void CallIdentity::AddTo(grpc::ClientContext* context) const {
+  context->AddMetadata("x-request-id", request_id);
+  if (!traceparent.empty()) context->AddMetadata("traceparent", traceparent);
+}
+
+absl::Status CallIdentity::Name(const absl::Status& status) const {
+  if (status.ok()) return status;
+  absl::Status named(status.code(), absl::StrCat(status.message(), " (request ",
+                                                 request_id, ")"));
+  status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) {
+    named.SetPayload(url, payload);
+  });
+  return named;
+}
+
+absl::StatusOr<CallIdentity> NewIdentity(const std::string& traceparent) {
+  constexpr size_t kMaxBytes = 512;
+  if (traceparent.size() > kMaxBytes ||
+      !std::all_of(traceparent.begin(), traceparent.end(),
+                   [](char c) { return c >= ' ' && c <= '~'; })) {
+    return InvalidField("traceparent",
+                        absl::StrCat("must be at most ", kMaxBytes,
+                                     " printable characters of ASCII"));
+  }
+  // Random, as many clients make them: of 2^30 calls two share one with a chance
+  // of one in 32.
+  std::random_device random;
+  return CallIdentity{
+      .request_id = absl::StrCat(absl::Hex(random(), absl::kZeroPad8),
+                                 absl::Hex(random(), absl::kZeroPad8)),
+      .traceparent = traceparent};
+}
+
 std::optional<milliseconds> RetryDelay(const absl::Status& status) {
   const bool unavailable = absl::IsUnavailable(status);
   if (!unavailable && !absl::IsResourceExhausted(status)) return std::nullopt;
@@ -205,9 +239,12 @@ bool Connection::WaitConnected(SteadyTime until) {
 
 absl::Status Connection::Call(
     const std::string& name, SteadyTime deadline,
+    const std::string& traceparent,
     const std::function<grpc::Status(grpc::ClientContext*)>& attempt) {
   absl::Status process = CheckProcess();
   if (!process.ok()) return process;
+  const absl::StatusOr<CallIdentity> identity = NewIdentity(traceparent);
+  if (!identity.ok()) return identity.status();
   const std::string what = absl::StrCat(name, " at ", options_.address);
   Backoff backoff(options_);
   std::optional<SteadyTime> unreachable_since;
@@ -216,7 +253,9 @@ absl::Status Connection::Call(
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + (deadline - start));
     AddToken(&context);
-    const absl::Status status = StatusFromGrpc(attempt(&context), what);
+    identity->AddTo(&context);
+    const absl::Status status =
+        identity->Name(StatusFromGrpc(attempt(&context), what));
     const std::optional<milliseconds> delay = RetryDelay(status);
     if (!delay) return status;
 

@@ -51,6 +51,21 @@ class Backoff {
 absl::Status StatusFromGrpc(const grpc::Status& status,
                             const std::string& what);
 
+// What ties a call to the daemon's log and to the caller's trace.
+struct CallIdentity {
+  std::string request_id;
+  std::string traceparent;  // empty = none
+
+  // Sends it along with a call.
+  void AddTo(grpc::ClientContext* context) const;
+  // The error of such a call with the request id in its message; OK stays OK.
+  absl::Status Name(const absl::Status& status) const;
+};
+
+// A new id, with the caller's trace context. Errors: INVALID_ARGUMENT,
+// traceparent.
+absl::StatusOr<CallIdentity> NewIdentity(const std::string& traceparent);
+
 // How long to wait, at least, before the call that failed so is tried again;
 // nullopt = do not.
 std::optional<std::chrono::milliseconds> RetryDelay(const absl::Status& status);
@@ -75,9 +90,11 @@ class Connection {
       std::optional<std::chrono::milliseconds> timeout) const;
 
   // Runs `attempt` until it succeeds, fails for good, or `deadline` or
-  // ClientOptions::unreachable_after ends it. `name` is for messages.
+  // ClientOptions::unreachable_after ends it. `name` is for messages. Errors:
+  // those of NewIdentity; that of the last attempt.
   absl::Status Call(
       const std::string& name, SteadyTime deadline,
+      const std::string& traceparent,
       const std::function<grpc::Status(grpc::ClientContext*)>& attempt);
 
   // Adds the client's token, if it has one, to a call.

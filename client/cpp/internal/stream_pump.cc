@@ -25,8 +25,10 @@ bool MayReopen(const absl::Status& status) {
 }  // namespace
 
 PlanStream::Impl::Impl(std::shared_ptr<client_internal::Connection> connection,
+                       client_internal::CallIdentity identity,
                        v1::PlanBatchRequest common)
     : connection_(std::move(connection)),
+      identity_(std::move(identity)),
       common_(std::move(common)),
       reader_([this] { ReadLoop(); }),
       writer_([this] { WriteLoop(); }) {}
@@ -150,6 +152,7 @@ void PlanStream::Impl::WaitToReopen(Lock& lock, SteadyTime until) {
 absl::Status PlanStream::Impl::RunStream(Lock& lock) {
   grpc::ClientContext context;
   connection_->AddToken(&context);
+  identity_.AddTo(&context);
   context_ = &context;
   answered_ = false;
   lock.unlock();
@@ -178,8 +181,8 @@ absl::Status PlanStream::Impl::RunStream(Lock& lock) {
   lock.lock();
   context_ = nullptr;
   if (!in_order) return absl::InternalError("the daemon answered out of order");
-  return client_internal::StatusFromGrpc(
-      end, absl::StrCat("StreamPlans at ", connection_->options().address));
+  return identity_.Name(client_internal::StatusFromGrpc(
+      end, absl::StrCat("StreamPlans at ", connection_->options().address)));
 }
 
 bool PlanStream::Impl::Accept(const v1::StreamPlansResponse& response) {
@@ -196,7 +199,7 @@ bool PlanStream::Impl::Accept(const v1::StreamPlansResponse& response) {
     return true;
   }
   const absl::Status refusal =
-      client_internal::StatusFromWire(response.status());
+      identity_.Name(client_internal::StatusFromWire(response.status()));
   if (refusal.ok()) {
     Resolve(item, absl::InternalError("the daemon's answer holds no plan"));
   } else if (const auto delay = RetryDelay(refusal)) {

@@ -30,7 +30,7 @@ namespace skrull {
 class PlanStream::Impl {
  public:
   Impl(std::shared_ptr<client_internal::Connection> connection,
-       v1::PlanBatchRequest common);
+       client_internal::CallIdentity identity, v1::PlanBatchRequest common);
   ~Impl();
 
   const client_internal::Connection& connection() const { return *connection_; }
@@ -77,6 +77,7 @@ class PlanStream::Impl {
   ItemPtr TakeWritable(std::optional<client_internal::SteadyTime>* wait_until);
 
   const std::shared_ptr<client_internal::Connection> connection_;
+  const client_internal::CallIdentity identity_;
   const v1::PlanBatchRequest common_;
 
   mutable std::mutex mutex_;
