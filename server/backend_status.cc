@@ -43,7 +43,6 @@ v1::JobStatus StatusOfJob(const RegisteredJob& job,
   v1::JobStatus status;
   status.set_name(record.name);
   status.set_owner(record.owner);
-  status.set_owner(record.owner);
   status.set_generation(record.generation);
   status.set_calibration_epoch(calibrated->calibration.epoch());
   status.set_rank_count(calibrated->job.pool().ranks());

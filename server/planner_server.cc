@@ -14,6 +14,7 @@
 #include "grpcpp/impl/server_builder_plugin.h"
 #include "prometheus/registry.h"
 #include "skrull/server/auth/grpc_security.h"
+#include "skrull/server/measured_store.h"
 #include "skrull/server/metrics/job_series.h"
 #include "skrull/server/metrics/process_metrics.h"
 #include "skrull/server/metrics/store_size.h"
@@ -92,8 +93,11 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Create(
   server->security_ = *std::move(security);
   absl::StatusOr<std::unique_ptr<Store>> store = OpenStore(options.store);
   if (!store.ok()) return store.status();
-  absl::StatusOr<std::unique_ptr<Backend>> backend = Backend::Create(
-      options, *std::move(store), clock, &server->logger_, &server->metrics_);
+  absl::StatusOr<std::unique_ptr<Backend>> backend =
+      Backend::Create(options,
+                      std::make_unique<MeasuredStore>(
+                          *std::move(store), clock, &server->metrics_.store()),
+                      clock, &server->logger_, &server->metrics_);
   if (!backend.ok()) return backend.status();
   server->backend_ = *std::move(backend);
   if (!options.metrics_address.empty()) {

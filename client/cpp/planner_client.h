@@ -35,9 +35,8 @@
 // field, indices, limit. INVALID_ARGUMENT: malformed. FAILED_PRECONDITION: the
 // batch can never fit the job, or its key is committed for another request, or
 // the job has another generation. NOT_FOUND, ALREADY_EXISTS: about the job.
-// RESOURCE_EXHAUSTED: over a limit of the daemon. UNAUTHENTICATED:
-// no token or certificate that it knows. PERMISSION_DENIED: not this caller's
-// to do.
+// RESOURCE_EXHAUSTED: over a limit of the daemon. UNAUTHENTICATED: no token or
+// certificate that it knows. PERMISSION_DENIED: not this caller's to do.
 //
 // Fork: gRPC's threads do not survive fork(). A client, or a stream, used in a
 // child of the process that made it fails every call at once with

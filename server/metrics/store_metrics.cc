@@ -7,8 +7,9 @@ namespace skrull {
 namespace {
 
 constexpr const char* kOperationNames[kStoreOperations] = {
-    "create_job",  "get_job",   "list_jobs",  "delete_job",  "count_jobs",
-    "commit_plan", "find_plan", "put_report", "list_reports"};
+    "create_job",    "get_job",     "list_jobs",  "delete_job",   "count_jobs",
+    "commit_plan",   "find_plan",   "put_report", "list_reports", "list_steps",
+    "advance_epoch", "list_epochs", "catch_up"};
 
 enum Outcome : int8_t { kOk, kRefused, kFailed };
 constexpr const char* kOutcomeNames[] = {"ok", "refused", "failed"};

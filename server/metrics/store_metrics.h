@@ -28,8 +28,12 @@ enum class StoreOperation : int8_t {
   kFindPlan,
   kPutReport,
   kListReports,
+  kListSteps,
+  kAdvanceEpoch,
+  kListEpochs,
+  kCatchUp,  // JobStore::WhenCurrent
 };
-inline constexpr int kStoreOperations = 9;
+inline constexpr int kStoreOperations = 13;
 
 // Thread-safe.
 class StoreMetrics {

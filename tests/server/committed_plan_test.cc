@@ -6,7 +6,6 @@
 #include "skrull/planner/error.h"
 #include "skrull/planner/planner.h"
 #include "skrull/server/convert.h"
-#include "skrull/server/log.h"
 
 namespace skrull {
 namespace {
@@ -156,21 +155,6 @@ TEST_CASE("CommittedPlan: decodes its own bytes and refuses others",
   CHECK(GetErrorDetail(refused.status())->reason == ErrorReason::kInternal);
   CHECK(std::string(refused.status().message()).find("step 3") !=
         std::string::npos);
-}
-
-TEST_CASE("Log: a line cannot be forged by what it quotes", "[server][log]") {
-  const std::chrono::system_clock::time_point time(
-      std::chrono::microseconds(1'700'000'000'123'456));
-  CHECK(FormatLogLine(LogFormat::kText, time, LogLevel::kInfo, "event",
-                      std::vector<LogField>{
-                          {"plain", "a-1"}, {"count", 3}, {"empty", ""}}) ==
-        "2023-11-14T22:13:20.123456Z info event plain=a-1 count=3 "
-        "empty=\"\"\n");
-  CHECK(FormatLogLine(
-            LogFormat::kText, time, LogLevel::kError, "event",
-            std::vector<LogField>{{"text", "a b\" c=d\n2023 error x"}}) ==
-        "2023-11-14T22:13:20.123456Z error event "
-        "text=\"a b\\\" c=d\\n2023 error x\"\n");
 }
 
 }  // namespace

@@ -161,7 +161,8 @@ std::string DaemonPath() {
   return path != nullptr ? path : SKRULL_DAEMON_PATH;
 }
 
-std::string HttpGet(const std::string& address, const std::string& path) {
+std::string HttpAnswer(const std::string& address, const std::string& path,
+                       const std::string& method) {
   const size_t colon = address.rfind(':');
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -176,7 +177,7 @@ std::string HttpGet(const std::string& address, const std::string& path) {
   ::freeaddrinfo(found);
   std::string answer;
   if (connected) {
-    const std::string request = "GET " + path +
+    const std::string request = method + " " + path +
                                 " HTTP/1.1\r\nHost: " + address +
                                 "\r\nConnection: close\r\n\r\n";
     ::send(fd, request.data(), request.size(), MSG_NOSIGNAL);
@@ -186,6 +187,11 @@ std::string HttpGet(const std::string& address, const std::string& path) {
     }
   }
   if (fd >= 0) ::close(fd);
+  return answer;
+}
+
+std::string HttpGet(const std::string& address, const std::string& path) {
+  const std::string answer = HttpAnswer(address, path);
   const size_t body = answer.find("\r\n\r\n");
   if (!answer.starts_with("HTTP/1.1 200") || body == std::string::npos) {
     throw std::runtime_error("http://" + address + path + ": " +

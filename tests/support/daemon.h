@@ -99,6 +99,11 @@ class Daemon {
 // Path of the skrulld under test.
 std::string DaemonPath();
 
+// The whole answer to `method` on http://ADDRESS/PATH, headers and body; what
+// came of it if the connection broke.
+std::string HttpAnswer(const std::string& address, const std::string& path,
+                       const std::string& method = "GET");
+
 // The body of http://ADDRESS/PATH. Throws std::runtime_error unless the answer
 // is 200.
 std::string HttpGet(const std::string& address, const std::string& path);
