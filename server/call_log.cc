@@ -34,46 +34,61 @@ bool WaitsForOthers(RpcMethod method) {
 
 CallLog::CallLog(const Logger* logger, const Clock* clock,
                  double slow_call_seconds)
-    : logger_(logger), clock_(clock), slow_call_seconds_(slow_call_seconds) {
-  for (size_t reason = 0; reason < AllErrorReasons().size(); ++reason) {
-    refusals_.push_back(std::make_unique<LogLimiter>(kLinesPerSecond));
+    : logger_(logger),
+      clock_(clock),
+      slow_call_seconds_(slow_call_seconds),
+      refusals_(NewLimiters(AllErrorReasons().size())),
+      events_(NewLimiters(kRpcMethods)) {}
+
+CallLog::Limiters CallLog::NewLimiters(size_t count) {
+  Limiters limiters;
+  while (limiters.size() < count) {
+    limiters.push_back(std::make_unique<LogLimiter>(kLinesPerSecond));
   }
+  return limiters;
 }
 
 void CallLog::Answered(const CallInfo& call, const absl::Status& status,
                        double seconds) {
-  const auto limited = [&](LogLevel level, const char* event,
-                           LogLimiter* limiter, std::vector<LogField> fields) {
-    if (!logger_->Writes(level)) return;
-    const std::optional<int64_t> suppressed =
-        limiter->Pass(clock_->MonotonicNow());
-    if (!suppressed) return;
-    if (*suppressed > 0) fields.push_back({"suppressed", *suppressed});
-    Event(level, event, call, std::move(fields));
-  };
   if (!status.ok()) {
     const ErrorReason reason =
         GetErrorDetail(status).value_or(ErrorDetail{}).reason;
-    limited(LevelOf(status, reason), "call_refused",
-            refusals_[static_cast<size_t>(reason)].get(),
+    Limited(LevelOf(status, reason), "call_refused", call,
             {{"reason", ErrorReasonName(reason)},
              {"seconds", seconds},
-             {"message", std::string(status.message())}});
+             {"message", std::string(status.message())}},
+            refusals_[static_cast<size_t>(reason)].get());
   }
   if (slow_call_seconds_ > 0 && seconds > slow_call_seconds_ &&
       !WaitsForOthers(call.method)) {
-    limited(LogLevel::kWarning, "slow_call", &slow_, {{"seconds", seconds}});
+    Limited(LogLevel::kWarning, "slow_call", call, {{"seconds", seconds}},
+            &slow_);
   }
   if (logger_->Writes(LogLevel::kDebug)) {
-    Event(LogLevel::kDebug, "call", call,
+    Write(LogLevel::kDebug, "call", call,
           {{"code", absl::StatusCodeToString(status.code())},
            {"seconds", seconds}});
   }
 }
 
 void CallLog::Event(LogLevel level, const char* event, const CallInfo& call,
-                    std::vector<LogField> fields) const {
+                    std::vector<LogField> fields) {
+  Limited(level, event, call, std::move(fields),
+          events_[static_cast<size_t>(call.method)].get());
+}
+
+void CallLog::Limited(LogLevel level, const char* event, const CallInfo& call,
+                      std::vector<LogField> fields, LogLimiter* limiter) {
   if (!logger_->Writes(level)) return;
+  const std::optional<int64_t> suppressed =
+      limiter->Pass(clock_->MonotonicNow());
+  if (!suppressed) return;
+  if (*suppressed > 0) fields.push_back({"suppressed", *suppressed});
+  Write(level, event, call, std::move(fields));
+}
+
+void CallLog::Write(LogLevel level, const char* event, const CallInfo& call,
+                    std::vector<LogField> fields) const {
   std::vector<LogField> all = {{"method", RpcMethodName(call.method)},
                                {"request_id", call.request_id}};
   if (!call.trace_id.empty()) {

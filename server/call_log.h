@@ -51,26 +51,34 @@ class CallLog {
   // Both must outlive the object. `slow_call_seconds` 0 = no call is slow.
   CallLog(const Logger* logger, const Clock* clock, double slow_call_seconds);
 
-  // The call was answered after `seconds`. Lines of one reason, and those about
-  // slow calls, are limited to kLinesPerSecond.
+  // The call was answered after `seconds`.
   void Answered(const CallInfo& call, const absl::Status& status,
                 double seconds);
 
-  // An event of the call, unless the log's level drops it. Not limited: for
-  // what clients cannot cause at will.
+  // An event of the call.
   void Event(LogLevel level, const char* event, const CallInfo& call,
-             std::vector<LogField> fields) const;
+             std::vector<LogField> fields);
 
-  // 22 kinds of lines of at most some 500 bytes are then 100 KB a second, which
-  // a log collector takes; a burst of one reason shows in the count of what was
-  // suppressed.
+  // Most lines of one kind: refusals by reason, slow calls, events by method.
+  // Some 30 kinds of some 500 bytes are then 150 KB a second at worst, which a
+  // log collector takes; a burst shows in the count of what was suppressed.
   static constexpr int64_t kLinesPerSecond = 10;
 
  private:
+  using Limiters = std::vector<std::unique_ptr<LogLimiter>>;
+
+  static Limiters NewLimiters(size_t count);
+  // Writes a line, unless the log's level or the limiter drops it.
+  void Limited(LogLevel level, const char* event, const CallInfo& call,
+               std::vector<LogField> fields, LogLimiter* limiter);
+  void Write(LogLevel level, const char* event, const CallInfo& call,
+             std::vector<LogField> fields) const;
+
   const Logger* const logger_;
   const Clock* const clock_;
   const double slow_call_seconds_;
-  std::vector<std::unique_ptr<LogLimiter>> refusals_;  // by ErrorReason
+  const Limiters refusals_;  // by ErrorReason
+  const Limiters events_;    // by RpcMethod
   LogLimiter slow_{kLinesPerSecond};
 };
 

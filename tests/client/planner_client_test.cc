@@ -72,6 +72,67 @@ TEST_CASE("PlannerClient: sends the request and returns the plan", "[client]") {
   CHECK(wire.micro_batches(0).placements_size() == 3);
 }
 
+// The value of a metadata key that a call came with; empty if it came without.
+std::string MetadataOf(const grpc::ServerContext& context,
+                       const std::string& key) {
+  const auto found = context.client_metadata().find(key);
+  if (found == context.client_metadata().end()) return "";
+  return std::string(found->second.data(), found->second.size());
+}
+
+TEST_CASE("PlannerClient: names the request in errors as it did to the daemon",
+          "[client]") {
+  FakePlanner planner;
+  std::vector<std::string> ids;
+  std::vector<std::string> traces;
+  planner.plan_batch = [&](auto* context, const auto&, auto*) {
+    ids.push_back(MetadataOf(*context, "x-request-id"));
+    traces.push_back(MetadataOf(*context, "traceparent"));
+    return ids.size() < 3
+               ? RefusalStatus(grpc::UNAVAILABLE, "down", "DRAINING")
+               : RefusalStatus(grpc::INVALID_ARGUMENT, "no", "FIELD_INVALID");
+  };
+  const auto client = ClientOf(QuickOptions(planner.address()));
+  const std::string trace =
+      "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  const absl::Status status =
+      client->PlanBatch(kRequest, {.traceparent = trace}).status();
+  CHECK(GetRefusalDetail(status)->reason == "FIELD_INVALID");
+  CHECK_FALSE(client->PlanBatch(kRequest).ok());
+  const std::lock_guard<std::mutex> lock(planner.mutex());
+  REQUIRE(ids.size() == 4);
+  // Attempts of one call have one id; the next call has another.
+  CHECK(ids[0].size() == 16);
+  CHECK(ids[1] == ids[0]);
+  CHECK(ids[2] == ids[0]);
+  CHECK(ids[3] != ids[0]);
+  CHECK(status.message() == "no (request " + ids[0] + ")");
+  CHECK(traces == std::vector<std::string>{trace, trace, trace, ""});
+}
+
+TEST_CASE("PlannerClient: a trace context that no header holds is refused",
+          "[client]") {
+  FakePlanner planner;
+  std::atomic<int> calls = 0;
+  planner.get_job = [&](v1::Job*) {
+    ++calls;
+    return grpc::Status::OK;
+  };
+  const auto client = ClientOf(QuickOptions(planner.address()));
+  for (const std::string& bad :
+       {std::string("a\nb"), std::string("\xc3\xa9"), std::string(513, 'a')}) {
+    const absl::Status status =
+        client->GetJob("run7", {.traceparent = bad}).status();
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(GetRefusalDetail(status)->field == "traceparent");
+    const absl::Status stream =
+        client->StreamPlans({.job = "run7", .traceparent = bad}).status();
+    CHECK(GetRefusalDetail(stream)->field == "traceparent");
+  }
+  CHECK(client->GetJob("run7", {.traceparent = std::string(512, 'a')}).ok());
+  CHECK(calls == 1);
+}
+
 TEST_CASE("PlannerClient: retries UNAVAILABLE until there is an answer",
           "[client]") {
   FakePlanner planner;
@@ -109,7 +170,8 @@ TEST_CASE("PlannerClient: retries RESOURCE_EXHAUSTED only with a hint",
   }
   const absl::Status status = client->GetJob("run7").status();
   CHECK(absl::IsResourceExhausted(status));
-  CHECK(status.message() == "queue full");
+  CHECK_THAT(std::string(status.message()),
+             Catch::StartsWith("queue full (request "));
   CHECK(calls == 1);
 }
 
@@ -147,7 +209,7 @@ TEST_CASE("PlannerClient: never retries another code", "[client]") {
   const absl::Status status =
       ClientOf(QuickOptions(planner.address()))->GetJob("run7").status();
   CHECK(static_cast<int>(status.code()) == static_cast<int>(code));
-  CHECK(status.message() == "no");
+  CHECK_THAT(std::string(status.message()), Catch::StartsWith("no (request "));
   CHECK(calls == 1);
 }
 

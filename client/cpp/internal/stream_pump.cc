@@ -99,11 +99,9 @@ absl::StatusOr<StreamedPlan> PlanStream::Impl::Next(
       wait_until = std::min(wait_until, give_up);
     } else if (Now() >= *deadline) {
       if (context_ != nullptr) context_->TryCancel();
-      return absl::DeadlineExceededError(
-          absl::StrCat("StreamPlans at ", connection_->options().address,
-                       ": no answer to "
-                       "step ",
-                       front->request.batch().step(), " in time"));
+      return identity_.Name(absl::DeadlineExceededError(absl::StrCat(
+          "StreamPlans at ", connection_->options().address,
+          ": no answer to step ", front->request.batch().step(), " in time")));
     }
     changed_.wait_until(lock, wait_until);
   }

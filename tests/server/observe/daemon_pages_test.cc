@@ -202,8 +202,8 @@ TEST_CASE("Job metrics: expire", "[server][metrics]") {
   const auto measured = [&] {
     return daemon.Scrape().find("job=\"a\"") != std::string::npos;
   };
+  int64_t step = 0;
   CHECK(Eventually([&] {
-    static int64_t step = 0;
     return client.Plan(Batch("a", ++step, {10})).ok() && measured();
   }));
   CHECK(Eventually([&] { return !measured(); }));
