@@ -19,13 +19,13 @@ namespace skrull::cli {
 
 // What every command that may call a daemon is told about it.
 struct ServerFlags {
-  std::string address;  // empty = not given
+  std::string address = {};  // empty = not given
   double timeout_seconds = 30;
-  std::string tls_ca;  // paths; empty = none, see ClientOptions
-  std::string tls_cert;
-  std::string tls_key;
-  std::string tls_server_name;
-  std::string token_file;
+  std::string tls_ca = {};  // paths; empty = none, see ClientOptions
+  std::string tls_cert = {};
+  std::string tls_key = {};
+  std::string tls_server_name = {};
+  std::string token_file = {};
 };
 
 // $SKRULL_SERVER; empty when unset.

@@ -32,7 +32,7 @@ using std::chrono::steady_clock;
 struct TopFlags {
   // `address` may name several, with commas between. A short timeout, so that a
   // daemon that hangs does not hold up the others.
-  ServerFlags server = {.address = {}, .timeout_seconds = 2};
+  ServerFlags server = {.timeout_seconds = 2};
   double interval_seconds = 2;
   bool once = false;
   bool interval_given = false;
