@@ -38,8 +38,8 @@ install(FILES ${PROJECT_SOURCE_DIR}/cuda/c_api/skrull_exec.h
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE
-        DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright COMPONENT daemon)
+install(FILES ${PROJECT_SOURCE_DIR}/deploy/debian/copyright
+        DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT daemon)
 
 # cmake --install BUILD --component device_check --prefix DIR: skrull-device-check
 # and those of the shared objects that it opens that are built, in one flat folder

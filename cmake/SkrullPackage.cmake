@@ -6,7 +6,6 @@ set(CPACK_PACKAGE_NAME skrull)
 set(CPACK_PACKAGE_VENDOR skrull)
 set(CPACK_PACKAGE_CONTACT "The skrull maintainers <skrull@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
-set(CPACK_PACKAGE_CHECKSUM "")
 set(CPACK_STRIP_FILES ON)
 # The configuration is not below /usr, the prefix; it goes to DESTDIR, like the
 # rest, and not to this machine.
@@ -20,8 +19,8 @@ set(CPACK_DEBIAN_DAEMON_PACKAGE_NAME skrull)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_COMPONENT_DAEMON_DESCRIPTION
     "skrulld plans global batches of long-context training jobs: which sequence\n\
- runs whole on which rank, and which is sharded over which ranks. skrullctl\n\
- plans, checks, compares and manages jobs from the command line.")
+runs whole on which rank, and which is sharded over which ranks. skrullctl\n\
+plans, checks, compares and manages jobs from the command line.")
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 # Makes the user of the unit, in containers without systemd as well.

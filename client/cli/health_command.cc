@@ -36,7 +36,7 @@ void AddHealthCommand(CLI::App& app, int* exit_code) {
       "health",
       "Ask a daemon once whether it takes calls: prints SERVING and exits 0, "
       "or says why not and exits 1");
-  command->footer("Example:\n  skrullctl health --server 127.0.0.1:7419");
+  command->footer("Example:\n  skrullctl health");
   const auto server = std::make_shared<ServerFlags>();
   server->timeout_seconds = 3;  // a probe's, not a person's
   AddServerOptions(command, server.get());

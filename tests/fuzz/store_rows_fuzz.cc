@@ -67,7 +67,7 @@ class Store {
     }
     store_ = Must(skrull::OpenStore("sqlite:" + path_));
     skrull::JobRecord job = {.name = kJob, .spec = Spec()};
-    generation_ = Must(store_->Create(job, 10)).generation;
+    generation_ = Must(store_->Create(job, {})).generation;
     Must(store_->Commit(SoundPlan(), 8).status());
     skrull::v1::StepReport report;
     report.set_step(kStep);
@@ -164,7 +164,9 @@ void Read(skrull::Store& store, int64_t generation) {
   }
   Check("Get", store.Get(kJob).status());
   const skrull::PlanKey key = {kJob, kStep, 0};
-  Check("Reports", store.Reports(key, generation).status());
+  Check("Reports", store.Reports(key, generation, 10).status());
+  Check("Calibrations", store.Calibrations(kJob, generation).status());
+  Check("LatestSteps", store.LatestSteps(kJob, generation, 10).status());
   auto plan = store.Find(key, generation);
   Check("Find", plan.status());
   if (!plan.ok() || !plan->has_value()) return;
