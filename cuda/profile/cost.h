@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "skrull/cuda/profile/least_squares.h"
 #include "skrull/cuda/status.h"
+#include "skrull/planner/least_squares.h"
 
 namespace skrull::profile {
 

@@ -1,4 +1,6 @@
-// What a calibration epoch makes of a job's spec.
+// A job's spec with the numbers of a calibration epoch.
+//
+// Pure; safe from any thread.
 #ifndef SKRULL_SERVER_CALIBRATION_APPLY_H_
 #define SKRULL_SERVER_CALIBRATION_APPLY_H_
 
@@ -7,9 +9,11 @@
 
 namespace skrull {
 
-// `spec` with the numbers that `calibration` has set in the place of its own.
-// Pure; safe from any thread. An epoch that sets none changes nothing. Whether
-// the result is valid is for JobFromProto to say.
+// `spec` with every number that `calibration` sets in the place of its own.
+// link_scale multiplies the two constants of each link and the seconds of its
+// table; an unset inter_node stays unset and so follows intra_node. A bucket
+// that is set replaces a derived one. An epoch that sets nothing, as epoch 0,
+// changes nothing, not even which fields are set. O(size of the spec).
 v1::JobSpec ApplyCalibration(const v1::JobSpec& spec,
                              const v1::Calibration& calibration);
 

@@ -9,7 +9,7 @@
 #include "skrull/cuda/profile/calibrate.h"
 #include "skrull/cuda/profile/compute_measure.h"
 #include "skrull/cuda/profile/fit.h"
-#include "skrull/cuda/profile/least_squares.h"
+#include "skrull/planner/least_squares.h"
 
 namespace skrull::profile {
 namespace {

@@ -30,7 +30,8 @@ PURE_ABSL = ("absl/algorithm/", "absl/base/attributes.h", "absl/status/",
              "absl/strings/", "absl/types/")
 
 LAYOUT = {"skrull/planner/chunk_plan.h", "skrull/planner/layout.h",
-          "skrull/planner/plan_digest.h", "skrull/planner/rank_plan.h"}
+          "skrull/planner/least_squares.h", "skrull/planner/plan_digest.h",
+          "skrull/planner/rank_plan.h"}
 CONVERT = {"skrull/server/convert.h"}
 ADDRESS = {"skrull/server/address.h"}
 AUTH_TABLE = {"skrull/server/auth/auth_table.h"}
@@ -71,10 +72,14 @@ ROOMS = [
     Room("layout", lambda path: path in {
         "server/planner/chunk_plan.cc",
         "server/planner/chunk_plan.h", "server/planner/layout.h",
-        "server/planner/layout.cc", "server/planner/plan_digest.cc",
+        "server/planner/layout.cc", "server/planner/least_squares.h",
+        "server/planner/least_squares.cc", "server/planner/plan_digest.cc",
         "server/planner/plan_digest.h", "server/planner/rank_plan.h"}, LAYOUT, pure=True),
     Room("planner", under("server/planner/"),
          ("skrull/planner/",) + PURE_ABSL, pure=True),
+    Room("calibration", under("server/calibration/"),
+         ("skrull/server/calibration/", "skrull/planner/", "skrull/v1/",
+          *CONVERT) + PURE_ABSL, pure=True),
     Room("server", under("server/"),
          ("skrull/server/", "skrull/planner/", "absl/", "prometheus/",
           "civetweb.h", "nlohmann/json.hpp") + GRPC),

@@ -33,19 +33,12 @@ class Finisher {
 
   void FinishSchedule(ChunkSchedule* schedule) {
     double compute = 0;
-    int64_t rows = 0;  // of the fullest rank, kept
+    max_rows_ = std::max(max_rows_, MostKeptRows(plan_, *schedule));
     schedule->predicted_seconds = 0;
     for (const ChunkOperation& operation : schedule->operations) {
       const auto index = static_cast<size_t>(operation.chunk);
       const Chunk& chunk = plan_.chunks[index];
-      // Rotations start anew in each chunk: the group's first rank is fullest.
-      const int64_t own = MaxBlockRows(chunk.token_count, plan_.cp_size);
-      if (operation.pass == ChunkPass::kBackward) {
-        rows -= own;
-        continue;
-      }
-      max_rows_ = std::max(max_rows_, rows + own);
-      if (operation.pass != ChunkPass::kForwardDiscard) rows += own;
+      if (operation.pass == ChunkPass::kBackward) continue;
       if (operation.pass == ChunkPass::kRecompute) {
         schedule->predicted_seconds +=
             chunk_cost_.RecomputeSeconds(compute_[index]);
@@ -90,6 +83,23 @@ class Finisher {
 };
 
 }  // namespace
+
+int64_t MostKeptRows(const ChunkPlan& plan, const ChunkSchedule& schedule) {
+  int64_t most = 0;
+  int64_t rows = 0;
+  for (const ChunkOperation& operation : schedule.operations) {
+    const Chunk& chunk = plan.chunks[static_cast<size_t>(operation.chunk)];
+    // Rotations start anew in each chunk: the group's first rank is fullest.
+    const int64_t own = MaxBlockRows(chunk.token_count, plan.cp_size);
+    if (operation.pass == ChunkPass::kBackward) {
+      rows -= own;
+      continue;
+    }
+    most = std::max(most, rows + own);
+    if (operation.pass != ChunkPass::kForwardDiscard) rows += own;
+  }
+  return most;
+}
 
 void FinishChunkPlan(const Job& job, std::span<const int64_t> lengths,
                      Plan* plan) {

@@ -17,6 +17,10 @@ namespace skrull {
 void FinishChunkPlan(const Job& job, std::span<const int64_t> lengths,
                      Plan* plan);
 
+// The most rows of a rank of the schedule's CP group whose activations are kept
+// at a time. REQUIRES: operations are of chunks of `plan`. O(operations).
+int64_t MostKeptRows(const ChunkPlan& plan, const ChunkSchedule& schedule);
+
 }  // namespace skrull
 
 #endif  // SKRULL_SERVER_PLANNER_CHUNK_FLOW_FINISH_CHUNK_PLAN_H_

@@ -1,4 +1,4 @@
-#include "skrull/cuda/profile/least_squares.h"
+#include "skrull/planner/least_squares.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace skrull::profile {
+namespace skrull {
 namespace {
 
 using Matrix = std::array<Unknowns, kMaxUnknowns>;
@@ -164,4 +164,4 @@ double IndependentShare(std::span<const Observation> observations,
   return left / size;
 }
 
-}  // namespace skrull::profile
+}  // namespace skrull

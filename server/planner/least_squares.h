@@ -1,12 +1,14 @@
 // Least squares with a few unknowns that must not be negative, small and exact.
-#ifndef SKRULL_CUDA_PROFILE_LEAST_SQUARES_H_
-#define SKRULL_CUDA_PROFILE_LEAST_SQUARES_H_
+// What fits coefficients to measurements: skrull-profile, and the daemon's
+// calibration. Pure; depends on the standard library alone.
+#ifndef SKRULL_SERVER_PLANNER_LEAST_SQUARES_H_
+#define SKRULL_SERVER_PLANNER_LEAST_SQUARES_H_
 
 #include <array>
 #include <cstddef>
 #include <span>
 
-namespace skrull::profile {
+namespace skrull {
 
 inline constexpr size_t kMaxUnknowns = 3;
 
@@ -39,6 +41,6 @@ LeastSquares NonNegativeLeastSquares(std::span<const Observation> observations);
 double IndependentShare(std::span<const Observation> observations,
                         size_t column);
 
-}  // namespace skrull::profile
+}  // namespace skrull
 
-#endif  // SKRULL_CUDA_PROFILE_LEAST_SQUARES_H_
+#endif  // SKRULL_SERVER_PLANNER_LEAST_SQUARES_H_
