@@ -34,13 +34,10 @@ std::optional<int64_t> BucketAfterOutOfMemory(const BucketEvidence& evidence,
 }
 
 std::optional<int64_t> BucketByPrediction(const BucketEvidence& evidence) {
-  if (!evidence.fit ||
-      evidence.fit->Bytes(evidence.bucket) <= evidence.spec_bytes) {
-    return std::nullopt;
-  }
+  if (!evidence.fit) return std::nullopt;
   const int64_t bucket = std::max(evidence.fit->RowsIn(evidence.fitted_bytes),
                                   BucketFloor(evidence.spec_bucket));
-  if (bucket >= evidence.bucket) return std::nullopt;
+  if (bucket >= Share(0.97, evidence.bucket)) return std::nullopt;
   return bucket;
 }
 
@@ -54,7 +51,7 @@ std::optional<int64_t> RecoveredBucket(const BucketEvidence& evidence) {
     if (evidence.fit->most_rows < Share(kNearBucket, evidence.bucket)) {
       return std::nullopt;
     }
-    bucket = std::min({bucket, 2 * evidence.bucket,
+    bucket = std::min({bucket, evidence.bucket + evidence.bucket / 2,
                        evidence.fit->RowsIn(evidence.fitted_bytes)});
   } else {
     if (evidence.measures_memory || evidence.full_steps < kFullSteps) {

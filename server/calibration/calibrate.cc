@@ -102,9 +102,8 @@ BucketEvidence EvidenceOf(const Situation& now) {
     evidence.out_of_memory_rows = standing.record.out_of_memory_tokens();
   }
   if (standing.models_memory()) {
-    const MemorySpec& memory = standing.job.spec().memory;
-    evidence.spec_bytes = calibration::SpecByteLimit(memory);
-    evidence.fitted_bytes = calibration::FittedByteLimit(memory);
+    evidence.fitted_bytes =
+        calibration::FittedByteLimit(standing.job.spec().memory);
   }
   const double full =
       calibration::kNearBucket * static_cast<double>(evidence.bucket);
@@ -145,7 +144,7 @@ void RefitTimes(const CalibrationInput& input, const Situation& now,
   if (!fit) return;
   next->set_error_before(Rounded(fit->error_before));
   next->set_error_after(Rounded(fit->error_before));
-  if (!IsMaterial(fit->error_before, fit->error_after)) return;
+  if (!IsMaterial(fit->size_before, fit->size_after)) return;
   next->set_error_after(Rounded(fit->error_after));
   const CostSpec& cost = now.standing.job.cost();
   next->set_seconds_per_flop(Rounded(fit->numbers.seconds_per_flop));
@@ -200,7 +199,7 @@ void RefitMemory(const CalibrationInput& input, const Situation& now,
   const std::optional<MemoryFit>& fit = evidence.fit;
   v1::Calibration draft = *next;
   std::vector<std::string> drafted = *changes;
-  if (fit && (moved || IsMaterial(fit->error_before, fit->error_after))) {
+  if (fit && (moved || IsMaterial(fit->size_before, fit->size_after))) {
     SetMemory(now, *fit, &draft, &drafted);
   }
   const Longest longest = LongestOf(now);

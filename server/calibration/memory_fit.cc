@@ -17,8 +17,6 @@ enum MemoryUnknown : size_t { kRows = 0, kStatic = 1 };
 // bytes_per_token that is wrong by 100 %: weights and optimizer states are
 // counted exactly, activations by rules of thumb.
 constexpr double kStaticUnit = 0.1;
-// As of step times.
-constexpr double kOutlier = 4;
 
 // By rows in units of bytes_per_token in force and of the device's bytes.
 struct Units {
@@ -82,9 +80,13 @@ void SetErrors(std::span<const Measurement> peaks, const Belief& belief,
     count += 1;
     fit->error_before += std::abs(RelativeError(peak, belief.belief));
     fit->error_after += std::abs(RelativeError(peak, result.value));
+    fit->size_before += ErrorSize(peak, belief.belief);
+    fit->size_after += ErrorSize(peak, result.value);
   }
   fit->error_before /= count;
   fit->error_after /= count;
+  fit->size_before /= count;
+  fit->size_after /= count;
 }
 
 }  // namespace

@@ -22,6 +22,9 @@ struct MemoryFit {
   // these; over the peaks that are no outliers of the latter.
   double error_before = 0;
   double error_after = 0;
+  // The same of |ln(predicted / measured)|.
+  double size_before = 0;
+  double size_after = 0;
   int64_t most_rows = 0;  // of a rank whose peak was measured
 
   double Bytes(int64_t rows) const {

@@ -20,11 +20,6 @@ int64_t BucketFloor(int64_t bucket_size) {
   return (bucket_size + kBucketFloorShare - 1) / kBucketFloorShare;
 }
 
-double SpecByteLimit(const MemorySpec& memory) {
-  return static_cast<double>(*memory.device_bytes) *
-         (1 - memory.reserve_fraction);
-}
-
 double FittedByteLimit(const MemorySpec& memory) {
   return static_cast<double>(*memory.device_bytes) *
          (1 - std::max(memory.reserve_fraction, kMemoryMargin));

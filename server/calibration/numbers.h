@@ -36,9 +36,8 @@ absl::StatusOr<Epoch> MakeEpoch(const v1::JobSpec& spec,
 // tokens, >= 1.
 int64_t BucketFloor(int64_t bucket_size);
 
-// Bytes that a rank may use by the spec, and by what calibration fits.
-// REQUIRES: device_bytes is set.
-double SpecByteLimit(const MemorySpec& memory);
+// Bytes that ranks may use by what calibration fits. REQUIRES: device_bytes is
+// set.
 double FittedByteLimit(const MemorySpec& memory);
 
 }  // namespace skrull::calibration

@@ -40,9 +40,13 @@ struct RobustResult {
 
 // Measurements closer than this, relative, are one and the same.
 inline constexpr double kLeastScale = 0.005;
+// A measurement is an outlier if its error is beyond so many times the scale:
+// of normal errors 1 in 16,000 is.
+inline constexpr double kOutlier = 4;
 
-// The unknowns that make Huber's loss of the relative errors least, by
-// iteratively reweighted least squares with a fixed number of rounds. Beliefs
+// The unknowns that make Huber's loss of the relative errors least, then the
+// squares of those errors without outliers; by iteratively reweighted least
+// squares with a fixed number of rounds. Beliefs
 // count as measurements: an unknown that no measurement tells stays where it
 // was believed. Where the optimum lies above an upper bound, the unknown that
 // is furthest above it is set to the bound and the others are fitted anew. The

@@ -22,9 +22,6 @@ constexpr double kPartWeight = 0.5;
 constexpr int kRounds = 5;
 // Relative change of all numbers below which a round was the last.
 constexpr double kSettled = 1e-3;
-// A step is an outlier beyond so many standard deviations of the others: of
-// normal errors 1 in 16,000 is.
-constexpr double kOutlier = 4;
 
 struct TimedStep {
   const ReportedStep* step;
@@ -136,8 +133,8 @@ struct Candidate {
   double loss = std::numeric_limits<double>::infinity();
 };
 
-// Mean size of the errors of steps, each counted up to 1. False if the numbers
-// make no valid job.
+// With the mean size of the errors of steps. False if the numbers make no valid
+// job.
 bool Evaluate(const v1::JobSpec& spec, const Epoch& standing,
               std::span<const TimedStep> steps, const Units& units,
               Candidate* candidate) {
@@ -152,8 +149,8 @@ bool Evaluate(const v1::JobSpec& spec, const Epoch& standing,
       Linearize(steps, epoch->job, candidate->numbers, units);
   candidate->loss = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
-    candidate->loss += std::min(
-        1.0, ErrorSize(candidate->measurements[i], candidate->numbers));
+    candidate->loss +=
+        ErrorSize(candidate->measurements[i], candidate->numbers);
   }
   candidate->loss /= static_cast<double>(steps.size());
   return true;
@@ -182,9 +179,13 @@ void SetErrors(const Candidate& before, const Candidate& best, size_t steps,
         std::abs(RelativeError(before.measurements[i], before.numbers));
     fit->error_after +=
         std::abs(RelativeError(best.measurements[i], best.numbers));
+    fit->size_before += ErrorSize(before.measurements[i], before.numbers);
+    fit->size_after += sizes[i];
   }
   fit->error_before /= count;
   fit->error_after /= count;
+  fit->size_before /= count;
+  fit->size_after /= count;
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ struct TimeFit {
   // `numbers`; over the steps that are no outliers of the latter.
   double error_before = 0;
   double error_after = 0;
+  // The same of |ln(predicted / measured)|, which tells how far off numbers are
+  // that predict far too little.
+  double size_before = 0;
+  double size_after = 0;
 };
 
 // The numbers that predict the steps best, near those in force where the steps

@@ -2,7 +2,6 @@
 // right, and how often they run out of memory.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <iostream>
 #include <random>
 
 #include "skrull/tests/server/calibration/simulated_job.h"
@@ -58,19 +57,6 @@ TEST_CASE(
         const int64_t held =
             std::min<int64_t>(30000, job.bucket()) * shape.cp_size;
         job.RunSteps(50, 64 * shape.dp_size, held / 2);
-        for (const v1::Calibration& epoch : job.epochs()) {
-          INFO(epoch.ShortDebugString());
-          CHECK(true);
-          if (getenv("V")) std::cerr << epoch.ShortDebugString() << "\n";
-        }
-        if (getenv("V"))
-          std::cerr << "== err " << job.MeanError(10) << " ooms "
-                    << job.out_of_memory_steps().size() << " "
-                    << PolicyName(policy) << " " << shape.dp_size << "x"
-                    << shape.cp_size << " bucket " << job.bucket() << " wrong "
-                    << wrong.seconds_per_flop << " " << wrong.overhead << " "
-                    << wrong.link << " " << wrong.bytes_per_token << " "
-                    << wrong.static_bytes << "\n";
         CHECK(job.MeanError(10) < 0.05);
         CHECK(job.out_of_memory_steps().size() <= 1);
       }
