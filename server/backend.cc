@@ -14,6 +14,9 @@ namespace {
 constexpr int64_t kStoreThreads = 2;
 // Beside one task for each call that may wait: job changes and reports.
 constexpr int64_t kStoreQueue = 4096;
+// For the next attempt of a step, which its ranks wait for: queues are bounded,
+// so this is never the limit that tells.
+constexpr std::chrono::hours kRollBackDeadline{1};
 // Jobs and plans that the status board remembers: as many as one answer of
 // GetStatus may hold.
 constexpr int64_t kBoardJobs = 1000;
@@ -24,11 +27,22 @@ absl::Status DrainingError() {
                    "the daemon is shutting down");
 }
 
+// Longest time that a report may tell: a month.
+constexpr int64_t kMaxReportedSeconds = 31 * 86'400;
+
 absl::Status CheckDuration(const google::protobuf::Duration& duration,
                            const std::string& field) {
   if (duration.seconds() < 0 || duration.nanos() < 0 ||
       duration.nanos() > 999'999'999) {
     return FieldError(field, "must be a duration of at least 0");
+  }
+  if (duration.seconds() >= kMaxReportedSeconds) {
+    return MakeError(
+        {.reason = ErrorReason::kFieldInvalid,
+         .field = field,
+         .limit = kMaxReportedSeconds},
+        absl::StrCat(field, ": must be below ", kMaxReportedSeconds,
+                     " seconds, is ", duration.seconds()));
   }
   return absl::OkStatus();
 }
@@ -57,6 +71,13 @@ absl::Status CheckReport(const v1::StepReport& report, int64_t ranks) {
     return FieldError("report.peak_bytes", "must be at least 0");
   }
   return absl::OkStatus();
+}
+
+// Refused for the bucket, which an epoch may have made smaller.
+bool IsTooLong(const absl::Status& status) {
+  return !status.ok() &&
+         GetErrorDetail(status).value_or(ErrorDetail{}).reason ==
+             ErrorReason::kSequenceTooLong;
 }
 
 }  // namespace
@@ -95,7 +116,19 @@ Backend::Backend(const ServerOptions& options, std::unique_ptr<Store> store,
               plans_.EndJob(job);
               rendezvous_.EndJob(job);
               board_.Forget(job.id());
+              calibrator_.Forget(job);
             }),
+      calibrator_(
+          store_.get(), &planner_, &plans_, &jobs_,
+          [this](std::shared_ptr<const BatchRequest> batch,
+                 std::function<void(const PlanOutcome&)> done) {
+            planning_pool_.Submit(
+                batch->flight_key(),
+                std::make_shared<PlanCaller>(
+                    clock_->MonotonicNow() + kRollBackDeadline, done),
+                [this, batch] { return PlanNow(*batch); });
+          },
+          logger, metrics),
       store_pool_("store", kStoreThreads,
                   kStoreQueue + options.max_waiting_calls, clock),
       planning_pool_(options.planning_threads, options.planning_queue, clock,
@@ -145,17 +178,27 @@ void Backend::PlanCurrent(const Caller& who,
   const std::chrono::duration<double> spent = clock_->MonotonicNow() - start;
   metrics_->ObservePhase(PlanningPhase::kDecode, spent.count());
 
-  planning_pool_.Submit(batch->flight_key(), std::move(caller), [this, batch] {
-    PlanOutcome result = planner_.Answer(*batch);
-    if (result.ok() && result->committed) {
-      plans_.Publish(batch->step_key(), result->plan);
-      if (result->planning_seconds) {
-        board_.AddPlan(batch->registered->id(), batch->job(), batch->lengths,
-                       result->plan->plan(), *result->planning_seconds);
-      }
+  planning_pool_.Submit(batch->flight_key(), std::move(caller),
+                        [this, batch] { return PlanNow(*batch); });
+}
+
+PlanOutcome Backend::PlanNow(const BatchRequest& batch) {
+  PlanOutcome result = planner_.Answer(batch);
+  if (batch.commit && IsTooLong(result.status())) {
+    if (auto room = calibrator_.MakeRoom(batch)) {
+      BatchRequest again = batch;
+      again.calibrated = std::move(room);
+      result = planner_.Answer(again);
     }
-    return result;
-  });
+  }
+  if (result.ok() && result->committed) {
+    plans_.Publish(batch.step_key(), result->plan);
+    if (result->planning_seconds) {
+      board_.AddPlan(batch.registered->id(), batch.job(), batch.lengths,
+                     result->plan->plan(), *result->planning_seconds);
+    }
+  }
+  return result;
 }
 
 void Backend::WaitForPlan(const std::shared_ptr<RegisteredJob>& job,
@@ -243,7 +286,7 @@ void Backend::DeleteJob(const Caller& who, const v1::DeleteJobRequest& request,
 
 void Backend::ReportStep(const Caller& who,
                          const v1::ReportStepRequest& request,
-                         std::function<void(const absl::Status&)> done) {
+                         Calibrator::Done done) {
   if (draining_) return done(DrainingError());
   const absl::Status named = ValidateJobName(request.job(), "job");
   if (!named.ok()) return done(named);
@@ -254,9 +297,9 @@ void Backend::ReportStep(const Caller& who,
   });
 }
 
-void Backend::ReportCurrent(
-    const Caller& who, const v1::ReportStepRequest& request,
-    const std::function<void(const absl::Status&)>& done) {
+void Backend::ReportCurrent(const Caller& who,
+                            const v1::ReportStepRequest& request,
+                            const Calibrator::Done& done) {
   const absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
       jobs_.FindFor(who, Access::kUse, request.job());
   if (!job.ok()) return done(job.status());
@@ -272,13 +315,37 @@ void Backend::ReportCurrent(
           return store_->PutReport(job->record().name, job->record().generation,
                                    report, options_.kept_steps);
         });
-        if (stored.ok()) {
-          metrics_->CountStepReport(report.outcome());
-          board_.AddReport(job->id(), job->record().name, report.outcome());
-        }
-        done(stored);
+        if (!stored.ok()) return done(stored);
+        metrics_->CountStepReport(report.outcome());
+        board_.AddReport(job->id(), job->record().name, report.outcome());
+        calibrator_.Learn(job, report, done);
       });
   if (!queued.ok()) done(queued);
+}
+
+void Backend::ListCalibrations(
+    const Caller& who, const v1::ListCalibrationsRequest& request,
+    std::function<void(const absl::StatusOr<std::vector<v1::Calibration>>&)>
+        done) {
+  if (draining_) return done(DrainingError());
+  const absl::Status named = ValidateJobName(request.job(), "job");
+  if (!named.ok()) return done(named);
+  WhenCurrent([this, who, request,
+               done = std::move(done)](const absl::Status& current) {
+    if (!current.ok()) return done(current);
+    const absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
+        jobs_.FindFor(who, Access::kRead, request.job());
+    if (!job.ok()) return done(job.status());
+    const absl::Status same = (*job)->CheckGeneration(request.generation());
+    if (!same.ok()) return done(same);
+    const absl::Status queued =
+        store_pool_.Submit([this, job = *job, done](const absl::Status& run) {
+          if (!run.ok()) return done(run);
+          done(store_->Calibrations(job->record().name,
+                                    job->record().generation));
+        });
+    if (!queued.ok()) done(queued);
+  });
 }
 
 void Backend::StartDrain() {

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "skrull/server/auth/caller.h"
 #include "skrull/server/batch_planner.h"
+#include "skrull/server/calibrator.h"
 #include "skrull/server/clock.h"
 #include "skrull/server/job_directory.h"
 #include "skrull/server/log.h"
@@ -84,8 +85,14 @@ class Backend {
                  std::function<void(const absl::StatusOr<JobRecord>&)> done);
   void DeleteJob(const Caller& who, const v1::DeleteJobRequest& request,
                  std::function<void(const absl::Status&)> done);
+  // Stores the report and learns from it (calibrator.h). `done` may also be
+  // called on a planning thread.
   void ReportStep(const Caller& who, const v1::ReportStepRequest& request,
-                  std::function<void(const absl::Status&)> done);
+                  Calibrator::Done done);
+  void ListCalibrations(
+      const Caller& who, const v1::ListCalibrationsRequest& request,
+      std::function<void(const absl::StatusOr<std::vector<v1::Calibration>>&)>
+          done);
 
   // The jobs and plans that a caller may see.
   using MaySee = std::function<bool(const JobRecord&)>;
@@ -117,7 +124,10 @@ class Backend {
   void PlanCurrent(const Caller& who, const v1::PlanBatchRequest& request,
                    int64_t request_bytes, std::shared_ptr<PlanCaller> caller);
   void ReportCurrent(const Caller& who, const v1::ReportStepRequest& request,
-                     const std::function<void(const absl::Status&)>& done);
+                     const Calibrator::Done& done);
+  // The answer to a batch, in a later epoch where only that one holds it;
+  // published if it is committed. On a planning thread.
+  PlanOutcome PlanNow(const BatchRequest& batch);
   // Runs a task on the store's pool; here if that is full or closed.
   void RunSoon(std::function<void()> task);
   void FindInStore(const std::shared_ptr<RegisteredJob>& job,
@@ -134,6 +144,7 @@ class Backend {
   PlanDirectory plans_;
   Rendezvous rendezvous_;
   JobDirectory jobs_;
+  Calibrator calibrator_;
   WorkerPool store_pool_;  // these last: their threads use the rest
   PlanningPool planning_pool_;
 };

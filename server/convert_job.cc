@@ -192,6 +192,17 @@ absl::Status ValidateLabels(const v1::JobSpec& spec) {
   return absl::OkStatus();
 }
 
+constexpr int32_t kMostAttempts = 32;
+
+absl::Status ValidateCalibration(const v1::CalibrationSpec& calibration) {
+  if (!calibration.has_max_attempts()) return absl::OkStatus();
+  const int32_t attempts = calibration.max_attempts();
+  if (attempts >= 1 && attempts <= kMostAttempts) return absl::OkStatus();
+  return FieldError(
+      "calibration.max_attempts",
+      absl::StrCat(attempts, " is not in [1, ", kMostAttempts, "]"));
+}
+
 // Keeps the first error; lines and columns count from 1.
 class FirstError final : public google::protobuf::io::ErrorCollector {
  public:
@@ -286,6 +297,8 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& proto) {
   spec.policy = *policy;
   absl::Status labels = ValidateLabels(proto);
   if (!labels.ok()) return labels;
+  absl::Status calibration = ValidateCalibration(proto.calibration());
+  if (!calibration.ok()) return calibration;
   return Job::Create(spec);
 }
 

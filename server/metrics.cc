@@ -9,8 +9,9 @@ namespace skrull {
 namespace {
 
 constexpr const char* kMethodNames[kRpcMethods] = {
-    "CreateJob",   "GetJob",      "ListJobs",   "DeleteJob",  "PlanBatch",
-    "StreamPlans", "GetRankPlan", "ReportStep", "Rendezvous", "GetStatus"};
+    "CreateJob",        "GetJob",      "ListJobs",    "DeleteJob",
+    "PlanBatch",        "StreamPlans", "GetRankPlan", "ReportStep",
+    "ListCalibrations", "Rendezvous",  "GetStatus"};
 constexpr const char* kPhaseNames[kPlanningPhases] = {"decode", "plan", "check",
                                                       "encode", "commit"};
 // The names of gRPC's own documentation.
@@ -45,7 +46,9 @@ const char* RpcMethodName(RpcMethod method) {
 }
 
 Metrics::Metrics()
-    : registry_(std::make_shared<prometheus::Registry>()), store_(*registry_) {
+    : registry_(std::make_shared<prometheus::Registry>()),
+      store_(*registry_),
+      calibration_(*registry_) {
   AddCallMetrics();
   AddPlanMetrics();
   AddLoadMetrics();

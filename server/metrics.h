@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "skrull/planner/error.h"
 #include "skrull/planner/plan.h"
+#include "skrull/server/metrics/calibration_metrics.h"
 #include "skrull/server/metrics/store_metrics.h"
 #include "skrull/v1/report.pb.h"
 
@@ -37,10 +38,11 @@ enum class RpcMethod : int8_t {
   kStreamPlans,
   kGetRankPlan,
   kReportStep,
+  kListCalibrations,
   kRendezvous,
   kGetStatus,
 };
-inline constexpr int kRpcMethods = 10;
+inline constexpr int kRpcMethods = 11;
 
 // "PlanBatch" for kPlanBatch, and so on.
 const char* RpcMethodName(RpcMethod method);
@@ -68,6 +70,7 @@ class Metrics {
   }
 
   StoreMetrics& store() { return store_; }
+  CalibrationMetrics& calibration() { return calibration_; }
 
   // An RPC came in.
   void StartRpc(RpcMethod method);
@@ -162,6 +165,7 @@ class Metrics {
   prometheus::Gauge* waits_limit_;
   prometheus::Gauge* tls_certificate_expiry_;
   StoreMetrics store_;
+  CalibrationMetrics calibration_;
 };
 
 }  // namespace skrull

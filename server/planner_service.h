@@ -29,12 +29,13 @@ using PlannerServiceBase = v1::PlannerService::WithCallbackMethod_CreateJob<
                     v1::PlannerService::WithCallbackMethod_StreamPlans<
                         v1::PlannerService::WithCallbackMethod_GetRankPlan<
                             v1::PlannerService::WithCallbackMethod_ReportStep<
-                                v1::PlannerService::
-                                    WithCallbackMethod_Rendezvous<
-                                        v1::PlannerService::
-                                            WithCallbackMethod_GetStatus<
-                                                v1::PlannerService::
-                                                    Service>>>>>>>>>>;
+                                v1::PlannerService::WithCallbackMethod_Rendezvous<
+                                    v1::PlannerService::
+                                        WithCallbackMethod_GetStatus<
+                                            v1::PlannerService::
+                                                WithCallbackMethod_ListCalibrations<
+                                                    v1::PlannerService::
+                                                        Service>>>>>>>>>>>;
 
 // Thread-safe. Must outlive every call: WaitForCalls tells.
 class PlannerService final : public PlannerServiceBase {
@@ -67,6 +68,10 @@ class PlannerService final : public PlannerServiceBase {
       grpc::CallbackServerContext* context,
       const v1::ReportStepRequest* request,
       v1::ReportStepResponse* response) override;
+  grpc::ServerUnaryReactor* ListCalibrations(
+      grpc::CallbackServerContext* context,
+      const v1::ListCalibrationsRequest* request,
+      v1::ListCalibrationsResponse* response) override;
   grpc::ServerUnaryReactor* Rendezvous(
       grpc::CallbackServerContext* context,
       const v1::RendezvousRequest* request,

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "skrull/cli/calibrations.h"
 #include "skrull/cli/commands.h"
 #include "skrull/cli/io.h"
 #include "skrull/cli/plan_source.h"
@@ -22,6 +23,7 @@ struct JobFlags {
   std::string name;
   std::string job_spec_path;
   int64_t generation = 0;
+  bool calibrated = false;
   std::string format = "text";
   ServerFlags server;
 };
@@ -54,9 +56,19 @@ std::string Summary(const JobInfo& job) {
                       ", created ", Utc(job.create_time));
 }
 
-// A spec file that --job-spec reads again.
-std::string SpecText(const JobInfo& job) {
-  return absl::StrCat("# ", Summary(job), "\n", job.job_spec_text);
+// A spec file that --job-spec reads again: as registered, with what was learnt
+// in comments, or with the numbers in force.
+std::string SpecText(const JobInfo& job, bool calibrated) {
+  std::string text = absl::StrCat("# ", Summary(job), "\n");
+  if (!job.owner.empty()) absl::StrAppend(&text, "# owner ", job.owner, "\n");
+  if (calibrated) return text + job.calibrated_spec_text;
+  for (const auto& [name, value] : CalibratedNumbers(job.calibration)) {
+    absl::StrAppend(&text, "# calibrated: ", name, " ", value, "\n");
+  }
+  if (!job.calibration.text.empty()) {
+    absl::StrAppend(&text, "# ", job.calibration.text, "\n");
+  }
+  return text + job.job_spec_text;
 }
 
 std::string ListText(const std::vector<JobInfo>& jobs) {
@@ -101,7 +113,15 @@ int RunCreate(PlannerClient& client, const JobFlags& flags) {
 int RunGet(PlannerClient& client, const JobFlags& flags) {
   const absl::StatusOr<JobInfo> job = client.GetJob(flags.name);
   if (!job.ok()) return Fail(job.status(), kExitRefused);
-  return Print(SpecText(*job));
+  return Print(SpecText(*job, flags.calibrated));
+}
+
+int RunCalibrations(PlannerClient& client, const JobFlags& flags) {
+  const absl::StatusOr<std::vector<CalibrationInfo>> epochs =
+      client.ListCalibrations(flags.name, flags.generation);
+  if (!epochs.ok()) return Fail(epochs.status(), kExitRefused);
+  return Print(flags.format == "json" ? CalibrationsJson(*epochs)
+                                      : CalibrationsText(*epochs));
 }
 
 int RunList(PlannerClient& client, const JobFlags& flags) {
@@ -167,16 +187,31 @@ void AddJobCommands(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 60));
 
   flags = std::make_shared<JobFlags>();
-  AddName(AddJobCommand(*job, "get",
-                        "Print a job's spec, in the form --job-spec reads",
-                        "skrullctl job get run7", flags, RunGet, exit_code),
-          flags);
+  CLI::App* get = AddJobCommand(
+      *job, "get", "Print a job's spec, in the form --job-spec reads",
+      "skrullctl job get run7", flags, RunGet, exit_code);
+  AddName(get, flags);
+  get->add_flag("--calibrated", flags->calibrated,
+                "With the numbers in force in the place of the spec's: what "
+                "the daemon plans for");
 
   flags = std::make_shared<JobFlags>();
   AddJobCommand(*job, "list", "List all jobs by name", "skrullctl job list",
                 flags, RunList, exit_code)
       ->add_option("--format", flags->format,
                    "What to print: a table, or one JSON object a job. "
+                   "Default: text")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"text", "json"}));
+
+  flags = std::make_shared<JobFlags>();
+  CLI::App* calibrations = AddJobCommand(
+      *job, "calibrations", "List what a job's step reports have taught",
+      "skrullctl job calibrations run7", flags, RunCalibrations, exit_code);
+  AddName(calibrations, flags);
+  calibrations
+      ->add_option("--format", flags->format,
+                   "What to print: a table, or one JSON object an epoch. "
                    "Default: text")
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"text", "json"}));

@@ -25,6 +25,7 @@ struct PlanFlags {
   int64_t batch_size = 0;
   int64_t step = 0;
   std::string policy;
+  int64_t calibration_epoch = 0;
   ServerFlags server;
   bool offline = false;
   bool explain = false;
@@ -48,6 +49,11 @@ absl::StatusOr<std::unique_ptr<PlanSource>> OpenSource(PlanFlags flags) {
     return absl::InvalidArgumentError(
         "--name needs --offline: a daemon names a plan after its job");
   }
+  if (flags.calibration_epoch != 0 && !offline) {
+    return absl::InvalidArgumentError(
+        "--calibration-epoch needs --offline: a daemon plans a job in the "
+        "epoch in force, and a spec in none");
+  }
   std::string spec;
   if (flags.job.empty()) {
     absl::StatusOr<JobFile> file = ReadJobFile(flags.job_spec_path);
@@ -58,7 +64,10 @@ absl::StatusOr<std::unique_ptr<PlanSource>> OpenSource(PlanFlags flags) {
     absl::Status name = ValidateJobName(flags.name, "--name");
     if (!name.ok()) return name;
   }
-  if (offline) return OfflineSource(spec, flags.name, flags.policy);
+  if (offline) {
+    return OfflineSource(spec, flags.name, flags.policy,
+                         flags.calibration_epoch);
+  }
   absl::StatusOr<std::unique_ptr<PlannerClient>> client = Connect(flags.server);
   if (!client.ok()) return client.status();
   return ServerSource(*std::move(client), flags.job, spec, flags.policy);
@@ -156,6 +165,13 @@ void AddPlanCommand(CLI::App& app, int* exit_code) {
                    "Job name to put into plans made in this process. Default: "
                    "none")
       ->type_name("NAME");
+  command
+      ->add_option("--calibration-epoch", flags->calibration_epoch,
+                   "Epoch to put into plans made in this process. With the "
+                   "spec of `skrullctl job get --calibrated`, the plans are "
+                   "the daemon's. Default: 0")
+      ->type_name("EPOCH")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 60));
   command->add_flag("--explain", flags->explain,
                     "Tell why each step takes as long as it does, and what "
                     "would lower its bound. JSON has it in any case");

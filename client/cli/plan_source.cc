@@ -162,9 +162,9 @@ absl::StatusOr<std::unique_ptr<PlannerClient>> Connect(
 
 absl::StatusOr<std::unique_ptr<PlanSource>> OfflineSource(
     const std::string& job_spec_text, const std::string& name,
-    const std::string& policy) {
+    const std::string& policy, int64_t calibration_epoch) {
   absl::StatusOr<std::unique_ptr<LocalPlanner>> planner =
-      LocalPlanner::Create(job_spec_text);
+      LocalPlanner::Create(job_spec_text, calibration_epoch);
   if (!planner.ok()) return planner.status();
   return std::make_unique<Offline>(*std::move(planner), name, policy);
 }

@@ -61,11 +61,11 @@ class PlanSource {
                                           std::span<const int64_t> lengths) = 0;
 };
 
-// Plans in this process. `name` is copied into plans. Errors: INVALID_ARGUMENT
-// about the spec.
+// Plans in this process. `name` and `calibration_epoch` are copied into plans.
+// Errors: INVALID_ARGUMENT about the spec.
 absl::StatusOr<std::unique_ptr<PlanSource>> OfflineSource(
     const std::string& job_spec_text, const std::string& name,
-    const std::string& policy);
+    const std::string& policy, int64_t calibration_epoch = 0);
 
 // Asks a daemon: for the registered job `job`, committing every plan, or, when
 // that is empty, for the spec, committing nothing.

@@ -9,10 +9,34 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "skrull/planner/rank_plan.h"
 
 namespace skrull {
+
+// One calibration epoch of a job: skrull.v1.Calibration. What is nullopt is the
+// spec's.
+struct CalibrationInfo {
+  int64_t epoch = 0;
+  // Why it began, e.g. "CALIBRATION_CAUSE_REFIT".
+  std::string cause = {};
+  // The step and attempt whose reports led to it.
+  int64_t step = 0;
+  int32_t attempt = 0;
+  std::optional<double> seconds_per_flop = {};
+  std::optional<double> seconds_per_micro_batch = {};
+  std::optional<double> link_scale = {};
+  std::optional<double> bytes_per_token = {};
+  std::optional<int64_t> static_bytes = {};
+  std::optional<int64_t> bucket_size_tokens = {};
+  std::optional<int64_t> out_of_memory_tokens = {};
+  // Mean of |predicted / measured - 1| with the numbers before it, and with its
+  // own.
+  std::optional<double> error_before = {};
+  std::optional<double> error_after = {};
+  std::string text = {};
+};
 
 // A registered job.
 struct JobInfo {
@@ -22,6 +46,11 @@ struct JobInfo {
   int64_t generation = 0;  // from 1
   int64_t calibration_epoch = 0;
   std::chrono::system_clock::time_point create_time = {};
+  std::string owner = {};  // empty where callers are not told apart
+  // The epoch in force, and the spec with its numbers: with both, a
+  // LocalPlanner gives the daemon's plans.
+  CalibrationInfo calibration = {};
+  std::string calibrated_spec_text = {};
 };
 
 // One global batch to plan.
@@ -126,6 +155,18 @@ struct StepReport {
   std::optional<double> attention_seconds = {};  // in attention
   std::optional<double> exchange_seconds = {};   // in K/V exchange nothing hid
   int64_t peak_bytes = 0;  // highest device memory in use; 0 = not measured
+};
+
+// What a rank must do after its report.
+struct ReportAnswer {
+  // The latest committed attempt of the step; 0 for a step without a plan.
+  // Above the report's own: a rank ran out of memory, and every rank must run
+  // this attempt instead.
+  int32_t attempt = 0;
+  int64_t calibration_epoch = 0;  // of the job, now
+  // Not OK: a rank ran out of memory and there is no further attempt; says why.
+  // GetRefusalDetail tells the typed part.
+  absl::Status refusal = {};
 };
 
 }  // namespace skrull

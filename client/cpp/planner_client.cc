@@ -200,19 +200,38 @@ absl::StatusOr<std::string> PlannerClient::Rendezvous(
   return std::move(*response->mutable_offer());
 }
 
-absl::Status PlannerClient::ReportStep(const std::string& job,
-                                       int64_t generation,
-                                       const StepReport& report,
-                                       const CallOptions& call) {
+absl::StatusOr<ReportAnswer> PlannerClient::ReportStep(
+    const std::string& job, int64_t generation, const StepReport& report,
+    const CallOptions& call) {
   absl::StatusOr<v1::StepReport> wire = client_internal::ReportToWire(report);
   if (!wire.ok()) return wire.status();
   v1::ReportStepRequest request;
   request.set_job(job);
   request.set_generation(generation);
   *request.mutable_report() = *std::move(wire);
-  return impl_
-      ->Call("ReportStep", &v1::PlannerService::Stub::ReportStep, request, call)
-      .status();
+  const absl::StatusOr<v1::ReportStepResponse> answer = impl_->Call(
+      "ReportStep", &v1::PlannerService::Stub::ReportStep, request, call);
+  if (!answer.ok()) return answer.status();
+  return ReportAnswer{
+      .attempt = answer->attempt(),
+      .calibration_epoch = answer->calibration_epoch(),
+      .refusal = client_internal::StatusFromWire(answer->refusal())};
+}
+
+absl::StatusOr<std::vector<CalibrationInfo>> PlannerClient::ListCalibrations(
+    const std::string& job, int64_t generation, const CallOptions& call) {
+  v1::ListCalibrationsRequest request;
+  request.set_job(job);
+  request.set_generation(generation);
+  const absl::StatusOr<v1::ListCalibrationsResponse> answer =
+      impl_->Call("ListCalibrations",
+                  &v1::PlannerService::Stub::ListCalibrations, request, call);
+  if (!answer.ok()) return answer.status();
+  std::vector<CalibrationInfo> epochs;
+  for (const v1::Calibration& epoch : answer->calibrations()) {
+    epochs.push_back(client_internal::CalibrationFromWire(epoch));
+  }
+  return epochs;
 }
 
 absl::StatusOr<DaemonStatus> PlannerClient::GetStatus(int32_t max_jobs,

@@ -193,10 +193,21 @@ class PlannerClient {
   absl::StatusOr<std::string> Rendezvous(const RendezvousRequest& request,
                                          const CallOptions& call = {});
 
-  // Tells the daemon how a step went on one rank. `generation` 0 = any.
-  absl::Status ReportStep(const std::string& job, int64_t generation,
-                          const StepReport& report,
-                          const CallOptions& call = {});
+  // Tells the daemon how a step went on one rank. `generation` 0 = any. On
+  // StepOutcome::kOutOfMemory it waits for the next attempt to be planned, with
+  // smaller micro-batches; every rank's later report of the older attempt is
+  // answered with the same. docs/calibration.md shows the loop.
+  absl::StatusOr<ReportAnswer> ReportStep(const std::string& job,
+                                          int64_t generation,
+                                          const StepReport& report,
+                                          const CallOptions& call = {});
+
+  // The job's calibration epochs, oldest first, the latest 256 of them.
+  // `generation` 0 = any. Errors: NOT_FOUND; UNIMPLEMENTED by a daemon that is
+  // too old to have any.
+  absl::StatusOr<std::vector<CalibrationInfo>> ListCalibrations(
+      const std::string& job, int64_t generation = 0,
+      const CallOptions& call = {});
 
   // Opens a stream that plans the next steps ahead, see plan_stream.h. Does not
   // wait for the daemon. Errors: INVALID_ARGUMENT for an unknown policy name or

@@ -371,7 +371,7 @@ TEST_CASE("PlannerClient: reports reach the daemon", "[client]") {
   for (const double bad : {-1.0, std::numeric_limits<double>::quiet_NaN(),
                            std::numeric_limits<double>::infinity()}) {
     report.exchange_seconds = bad;
-    const absl::Status status = client->ReportStep("run7", 2, report);
+    const absl::Status status = client->ReportStep("run7", 2, report).status();
     CHECK(absl::IsInvalidArgument(status));
     CHECK(GetRefusalDetail(status)->field == "report.exchange_time");
   }

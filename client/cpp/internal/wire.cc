@@ -158,6 +158,33 @@ absl::StatusOr<v1::StepReport> ReportToWire(const StepReport& report) {
   return wire;
 }
 
+CalibrationInfo CalibrationFromWire(const v1::Calibration& wire) {
+  CalibrationInfo info;
+  info.epoch = wire.epoch();
+  info.cause = v1::CalibrationCause_Name(wire.cause());
+  info.step = wire.step();
+  info.attempt = wire.attempt();
+  const auto set = [](bool has, auto value, auto* out) {
+    if (has) *out = value;
+  };
+  set(wire.has_seconds_per_flop(), wire.seconds_per_flop(),
+      &info.seconds_per_flop);
+  set(wire.has_seconds_per_micro_batch(), wire.seconds_per_micro_batch(),
+      &info.seconds_per_micro_batch);
+  set(wire.has_link_scale(), wire.link_scale(), &info.link_scale);
+  set(wire.has_bytes_per_token(), wire.bytes_per_token(),
+      &info.bytes_per_token);
+  set(wire.has_static_bytes(), wire.static_bytes(), &info.static_bytes);
+  set(wire.has_bucket_size_tokens(), wire.bucket_size_tokens(),
+      &info.bucket_size_tokens);
+  set(wire.has_out_of_memory_tokens(), wire.out_of_memory_tokens(),
+      &info.out_of_memory_tokens);
+  set(wire.has_error_before(), wire.error_before(), &info.error_before);
+  set(wire.has_error_after(), wire.error_after(), &info.error_after);
+  info.text = wire.text();
+  return info;
+}
+
 JobInfo JobFromWire(const v1::Job& wire) {
   JobInfo job;
   job.name = wire.name();
@@ -165,6 +192,10 @@ JobInfo JobFromWire(const v1::Job& wire) {
   job.generation = wire.generation();
   job.calibration_epoch = wire.calibration_epoch();
   job.create_time = TimeFromWire(wire.create_time());
+  job.owner = wire.owner();
+  job.calibration = CalibrationFromWire(wire.calibration());
+  google::protobuf::TextFormat::PrintToString(wire.calibrated_spec(),
+                                              &job.calibrated_spec_text);
   return job;
 }
 

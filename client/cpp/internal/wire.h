@@ -40,6 +40,8 @@ absl::StatusOr<v1::PlanBatchRequest> BatchToWire(const PlanRequest& request);
 // Errors: INVALID_ARGUMENT for seconds a message cannot hold.
 absl::StatusOr<v1::StepReport> ReportToWire(const StepReport& report);
 
+CalibrationInfo CalibrationFromWire(const v1::Calibration& wire);
+
 JobInfo JobFromWire(const v1::Job& wire);
 
 // Errors: INTERNAL when the response holds no plan.

@@ -1,69 +1,69 @@
-// A spec with the numbers of an epoch.
-#include "skrull/server/calibration/apply.h"
-
 #include <catch2/catch.hpp>
+#include <string>
 
+#include "skrull/server/calibration/apply.h"
 #include "skrull/server/convert.h"
 
 namespace skrull {
 namespace {
 
-v1::JobSpec FullSpec() {
-  const auto spec = ParseJobSpecText(R"(
-    model { hidden_size: 8 layer_count: 2 attention_head_count: 2 }
-    memory { device_bytes: 1000 bytes_per_token: 2 }
-    cost {
-      seconds_per_flop: 3
-      intra_node { seconds_per_collective: 4 seconds_per_byte: 5 }
-      inter_node { table { bytes: 1 seconds: 6 } table { bytes: 2 seconds: 7 } }
-    })");
-  return *spec;
+v1::JobSpec Spec(const std::string& text) {
+  return ParseJobSpecText(text).value();
 }
 
-TEST_CASE("ApplyCalibration: an epoch without numbers changes no byte",
-          "[calibration]") {
-  v1::Calibration first;
-  first.set_cause(v1::CALIBRATION_CAUSE_REGISTERED);
-  for (const v1::JobSpec& spec : {FullSpec(), v1::JobSpec()}) {
-    CHECK(CanonicalBytes(ApplyCalibration(spec, first)) ==
-          CanonicalBytes(spec));
+TEST_CASE("ApplyCalibration: epoch 0 changes nothing",
+          "[server][calibration]") {
+  v1::Calibration registered;
+  registered.set_cause(v1::CALIBRATION_CAUSE_REGISTERED);
+  for (const char* text :
+       {"", "model { hidden_size: 8 } cost { intra_node { } }"}) {
+    CHECK(CanonicalBytes(ApplyCalibration(Spec(text), registered)) ==
+          CanonicalBytes(Spec(text)));
   }
 }
 
-TEST_CASE("ApplyCalibration: every number takes the place of the spec's",
-          "[calibration]") {
-  v1::Calibration record;
-  record.set_seconds_per_flop(30);
-  record.set_seconds_per_micro_batch(31);
-  record.set_link_scale(10);
-  record.set_bytes_per_token(32);
-  record.set_static_bytes(33);
-  record.set_bucket_size_tokens(34);
-  const v1::JobSpec spec = ApplyCalibration(FullSpec(), record);
-  CHECK(spec.cost().seconds_per_flop() == 30);
-  CHECK(spec.cost().seconds_per_micro_batch() == 31);
-  CHECK(spec.cost().intra_node().seconds_per_collective() == 40);
-  CHECK(spec.cost().intra_node().seconds_per_byte() == 50);
-  CHECK(spec.cost().inter_node().table(0).seconds() == 60);
-  CHECK(spec.cost().inter_node().table(1).seconds() == 70);
-  CHECK(spec.cost().inter_node().table(1).bytes() == 2);
-  CHECK(spec.memory().bytes_per_token() == 32);
-  CHECK(spec.memory().static_bytes() == 33);
-  CHECK(spec.memory().bucket_size_tokens() == 34);
-  CHECK(spec.memory().device_bytes() == 1000);
+TEST_CASE("ApplyCalibration: each number takes the place of the spec's",
+          "[server][calibration]") {
+  v1::Calibration calibration;
+  calibration.set_seconds_per_flop(2);
+  calibration.set_seconds_per_micro_batch(3);
+  calibration.set_bytes_per_token(4);
+  calibration.set_static_bytes(5);
+  calibration.set_bucket_size_tokens(6);
+  calibration.set_out_of_memory_tokens(7);  // for people
+  const char* const wanted =
+      "memory { bucket_size_tokens: 6 static_bytes: 5 bytes_per_token: 4 } "
+      "cost { seconds_per_flop: 2 seconds_per_micro_batch: 3 }";
+  CHECK(CanonicalBytes(ApplyCalibration(Spec(""), calibration)) ==
+        CanonicalBytes(Spec(wanted)));
+  CHECK(CanonicalBytes(ApplyCalibration(
+            Spec("memory { bucket_size_tokens: 9 static_bytes: 9 "
+                 "bytes_per_token: 9 } "
+                 "cost { seconds_per_flop: 9 seconds_per_micro_batch: 9 }"),
+            calibration)) == CanonicalBytes(Spec(wanted)));
 }
 
-TEST_CASE("ApplyCalibration: an unset inter_node follows intra_node",
-          "[calibration]") {
-  v1::JobSpec spec = FullSpec();
-  spec.mutable_cost()->clear_inter_node();
-  v1::Calibration record;
-  record.set_link_scale(10);
-  const v1::JobSpec applied = ApplyCalibration(spec, record);
-  CHECK_FALSE(applied.cost().has_inter_node());
-  const absl::StatusOr<Job> job = JobFromProto(applied);
-  REQUIRE(job.ok());
-  CHECK(job->inter_node().seconds_per_byte == 50);
+TEST_CASE(
+    "ApplyCalibration: the scale holds for all that the spec says of "
+    "both links",
+    "[server][calibration]") {
+  v1::Calibration calibration;
+  calibration.set_link_scale(2);
+  CHECK(
+      CanonicalBytes(ApplyCalibration(
+          Spec("cost { intra_node { seconds_per_collective: 1 "
+               "seconds_per_byte: 2 } inter_node { table { bytes: 4 "
+               "seconds: 3 } table { bytes: 8 seconds: 5 } } }"),
+          calibration)) ==
+      CanonicalBytes(Spec("cost { intra_node { seconds_per_collective: 2 "
+                          "seconds_per_byte: 4 } inter_node { table { bytes: 4 "
+                          "seconds: 6 } table { bytes: 8 seconds: 10 } } }")));
+  // Unset, inter_node follows intra_node; a free link stays free.
+  CHECK(
+      CanonicalBytes(ApplyCalibration(
+          Spec("cost { intra_node { seconds_per_byte: 1 } }"), calibration)) ==
+      CanonicalBytes(Spec("cost { intra_node { seconds_per_byte: 2 } }")));
+  CHECK(CanonicalBytes(ApplyCalibration(Spec(""), calibration)).empty());
 }
 
 }  // namespace
