@@ -111,13 +111,6 @@ Backend::Backend(const ServerOptions& options, std::unique_ptr<Store> store,
           {.max_waits = options.max_waiting_calls},
           [this](std::function<void()> task) { RunSoon(std::move(task)); },
           clock, metrics),
-      jobs_(store_.get(), logger, metrics,
-            [this](const RegisteredJob& job) {
-              plans_.EndJob(job);
-              rendezvous_.EndJob(job);
-              board_.Forget(job.id());
-              calibrator_.Forget(job);
-            }),
       calibrator_(
           store_.get(), &planner_, &plans_, &jobs_,
           [this](std::shared_ptr<const BatchRequest> batch,
@@ -129,6 +122,13 @@ Backend::Backend(const ServerOptions& options, std::unique_ptr<Store> store,
                 [this, batch] { return PlanNow(*batch); });
           },
           logger, metrics),
+      jobs_(store_.get(), logger, metrics,
+            [this](const RegisteredJob& job) {
+              plans_.EndJob(job);
+              rendezvous_.EndJob(job);
+              board_.Forget(job.id());
+              calibrator_.Forget(job);
+            }),
       store_pool_("store", kStoreThreads,
                   kStoreQueue + options.max_waiting_calls, clock),
       planning_pool_(options.planning_threads, options.planning_queue, clock,
@@ -334,7 +334,7 @@ void Backend::ListCalibrations(
                done = std::move(done)](const absl::Status& current) {
     if (!current.ok()) return done(current);
     const absl::StatusOr<std::shared_ptr<RegisteredJob>> job =
-        jobs_.FindFor(who, Access::kRead, request.job());
+        jobs_.FindFor(who, Access::kLook, request.job());
     if (!job.ok()) return done(job.status());
     const absl::Status same = (*job)->CheckGeneration(request.generation());
     if (!same.ok()) return done(same);

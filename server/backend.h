@@ -143,8 +143,8 @@ class Backend {
   const BatchPlanner planner_;
   PlanDirectory plans_;
   Rendezvous rendezvous_;
+  Calibrator calibrator_;  // what jobs_ tells of ends, as the two above
   JobDirectory jobs_;
-  Calibrator calibrator_;
   WorkerPool store_pool_;  // these last: their threads use the rest
   PlanningPool planning_pool_;
 };

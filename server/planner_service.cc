@@ -347,52 +347,6 @@ void PlannerService::WaitForRankPlan(UnaryCall* call, const Caller& who,
   backend_->WaitForPlan(*job, key, plan_key, wait);
 }
 
-grpc::ServerUnaryReactor* PlannerService::ReportStep(
-    grpc::CallbackServerContext* context, const v1::ReportStepRequest* request,
-    v1::ReportStepResponse* response) {
-  UnaryCall* const call =
-      NewCall(RpcMethod::kReportStep, context, request->job());
-  const std::optional<Caller> who = Admit(*context, Access::kUse, call);
-  if (!who) return call;
-  backend_->ReportStep(
-      *who, *request,
-      [call, request,
-       response](const absl::StatusOr<v1::ReportStepResponse>& answer) {
-        const v1::StepReport& report = request->report();
-        if (answer.ok()) *response = *answer;
-        if (answer.ok() && report.outcome() == v1::STEP_OUTCOME_OUT_OF_MEMORY) {
-          call->Log(LogLevel::kWarning, "out_of_memory",
-                    {{"step", report.step()},
-                     {"attempt", report.attempt()},
-                     {"rank", report.rank()},
-                     {"peak_bytes", report.peak_bytes()},
-                     {"next_attempt", answer->attempt()}});
-        }
-        call->Answer(answer.status());
-      });
-  return call;
-}
-
-grpc::ServerUnaryReactor* PlannerService::ListCalibrations(
-    grpc::CallbackServerContext* context,
-    const v1::ListCalibrationsRequest* request,
-    v1::ListCalibrationsResponse* response) {
-  UnaryCall* const call =
-      NewCall(RpcMethod::kListCalibrations, context, request->job());
-  const std::optional<Caller> who = Admit(*context, Access::kRead, call);
-  if (!who) return call;
-  backend_->ListCalibrations(
-      *who, *request,
-      [call,
-       response](const absl::StatusOr<std::vector<v1::Calibration>>& epochs) {
-        if (epochs.ok()) {
-          *response->mutable_calibrations() = {epochs->begin(), epochs->end()};
-        }
-        call->Answer(epochs.status());
-      });
-  return call;
-}
-
 grpc::ServerUnaryReactor* PlannerService::Rendezvous(
     grpc::CallbackServerContext* context, const v1::RendezvousRequest* request,
     v1::RendezvousResponse* response) {

@@ -5,6 +5,7 @@
 #include <barrier>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
@@ -39,6 +40,13 @@ std::string SpecText(double seconds_per_flop, double overhead,
          "2.5e-11 } } optimizer { search_steps: 200 }";
 }
 
+// Catch's assertions are not for many threads at once.
+void Demand(bool holds, const absl::Status& why) {
+  if (holds) return;
+  std::cerr << "a rank cannot go on: " << why << std::endl;
+  std::abort();
+}
+
 // What all ranks of the pool meet in.
 class Pool {
  public:
@@ -54,7 +62,7 @@ class Pool {
   };
   Truth Run(const PlanResult& plan) {
     v1::Plan wire;
-    REQUIRE(wire.ParseFromString(plan.plan_bytes));
+    Demand(wire.ParseFromString(plan.plan_bytes), absl::OkStatus());
     const CostModel cost(job_);
     StepClock clock(job_, cost);
     std::vector<int64_t> rows(kRanks, 0);
@@ -109,8 +117,7 @@ void Train(const std::string& address, int rank, Pool* pool) {
                                .step = step,
                                .attempt = attempt,
                                .lengths = LengthsOf(step)});
-        INFO(plan.status());
-        REQUIRE(plan.ok());
+        Demand(plan.ok(), plan.status());
         pool->plan = *plan;
         pool->truth = pool->Run(*plan);
         if (pool->truth.out_of_memory >= 0) {
@@ -141,8 +148,9 @@ void Train(const std::string& address, int rank, Pool* pool) {
       const absl::StatusOr<ReportAnswer> answer =
           client->ReportStep("run", 0, report);
       if (failed && truth.out_of_memory == rank) pool->meet.arrive_and_wait();
-      // Catch's assertions are not for many threads at once.
-      if (!agreed || !answer.ok() || !answer->refusal.ok()) std::abort();
+      Demand(agreed, share.status());
+      Demand(answer.ok(), answer.status());
+      Demand(answer->refusal.ok(), answer->refusal);
       pool->meet.arrive_and_wait();
       if (answer->attempt == attempt) break;
       attempt = answer->attempt;
