@@ -45,7 +45,7 @@ grpc::ServerUnaryReactor* PlannerService::ListCalibrations(
       [call,
        response](const absl::StatusOr<std::vector<v1::Calibration>>& epochs) {
         if (epochs.ok()) {
-          *response->mutable_calibrations() = {epochs->begin(), epochs->end()};
+          response->mutable_calibrations()->Add(epochs->begin(), epochs->end());
         }
         call->Answer(epochs.status());
       });

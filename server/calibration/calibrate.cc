@@ -312,8 +312,8 @@ absl::StatusOr<v1::Calibration> CalibrateOutOfMemory(
 }
 
 std::optional<v1::Calibration> CalibrateForBatch(
-    const v1::JobSpec& spec, const v1::Calibration& standing,
-    const PlanKey& key, Policy policy, std::span<const int64_t> lengths) {
+    const v1::JobSpec& spec, const v1::Calibration& standing, int64_t step,
+    Policy policy, std::span<const int64_t> lengths) {
   const absl::StatusOr<Job> spec_job = JobFromProto(spec);
   const absl::StatusOr<Epoch> epoch = MakeEpoch(spec, standing);
   if (!spec_job.ok() || !epoch.ok() || lengths.empty()) return std::nullopt;
@@ -328,11 +328,10 @@ std::optional<v1::Calibration> CalibrateForBatch(
       SmallestBucket(spec, next, {{policy, longest}}, bucket, most);
   if (!holds || *holds == bucket) return std::nullopt;
   next.set_cause(v1::CALIBRATION_CAUSE_RECOVERY);
-  next.set_step(key.step);
-  next.set_attempt(key.attempt);
   next.set_bucket_size_tokens(*holds);
-  next.set_text(absl::StrCat("a sequence of ", longest, " tokens needs bucket ",
-                             bucket, " -> ", *holds, " tokens"));
+  next.set_text(absl::StrCat("a sequence of ", longest, " tokens in step ",
+                             step, " needs bucket ", bucket, " -> ", *holds,
+                             " tokens"));
   return next;
 }
 

@@ -11,13 +11,6 @@ int64_t QuorumOf(int64_t ranks) {
   return std::max(half, std::min<int64_t>(ranks, 2));
 }
 
-bool AllRan(const ReportedStep& step) {
-  return std::all_of(step.reports.begin(), step.reports.end(),
-                     [](const v1::StepReport& report) {
-                       return report.outcome() == v1::STEP_OUTCOME_OK;
-                     });
-}
-
 }  // namespace
 
 double SecondsOf(const google::protobuf::Duration& duration) {
@@ -33,20 +26,21 @@ double Median(std::vector<double> values) {
 }
 
 bool IsComplete(const ReportedStep& step, int64_t ranks) {
-  return AllRan(step) &&
-         static_cast<int64_t>(step.reports.size()) >= QuorumOf(ranks);
+  return std::count_if(step.reports.begin(), step.reports.end(),
+                       [](const v1::StepReport& report) {
+                         return report.outcome() == v1::STEP_OUTCOME_OK;
+                       }) >= QuorumOf(ranks);
 }
 
 std::optional<double> MeasuredSeconds(const ReportedStep& step, int64_t ranks) {
-  if (!AllRan(step)) return std::nullopt;
   std::vector<double> seconds;
   for (const v1::StepReport& report : step.reports) {
     const double value = SecondsOf(report.step_time());
-    if (value > 0) seconds.push_back(value);
+    if (report.outcome() == v1::STEP_OUTCOME_OK && value > 0) {
+      seconds.push_back(value);
+    }
   }
-  if (static_cast<int64_t>(seconds.size()) < QuorumOf(ranks)) {
-    return std::nullopt;
-  }
+  if (std::ssize(seconds) < QuorumOf(ranks)) return std::nullopt;
   return Median(std::move(seconds));
 }
 

@@ -23,15 +23,16 @@ struct ReportedStep {
   std::vector<v1::StepReport> reports;
 };
 
-// Median wall time that the ranks with outcome OK measured, seconds: ranks wait
-// for one another in every step, so the times of honest ones are alike, and one
-// of many cannot move it. nullopt unless a quorum measured it: half of the
-// pool's `ranks` (of the first kMaxReports of them), and at least two where
-// there are two; or if any rank ran out of memory or failed.
-std::optional<double> MeasuredSeconds(const ReportedStep& step, int64_t ranks);
-
-// True if a quorum, as above, ran the step without failure, measured or not.
+// True if a quorum reported OK: half of the pool's `ranks` (of the first
+// kMaxReports of them), and at least two where there are two. A step that some
+// rank really failed has none, as ranks wait for one another in every step; one
+// rank that always says so does not keep the others from being heard.
 bool IsComplete(const ReportedStep& step, int64_t ranks);
+
+// Median wall time that the ranks with outcome OK measured, seconds: the times
+// of honest ones are alike, and one of many cannot move it. nullopt unless a
+// quorum measured it.
+std::optional<double> MeasuredSeconds(const ReportedStep& step, int64_t ranks);
 
 // Lengths of the batch the plan is of, by sequence.
 std::vector<int64_t> LengthsOf(const Plan& plan);

@@ -84,7 +84,9 @@ void AddPartMeasurements(const ReportedStep& step, const StepParts& parts,
   std::vector<double> exchange;
   for (const v1::StepReport& report : step.reports) {
     const auto r = static_cast<size_t>(report.rank());
-    if (r >= parts.ranks.size()) continue;
+    if (report.outcome() != v1::STEP_OUTCOME_OK || r >= parts.ranks.size()) {
+      continue;
+    }
     const RankParts& rank = parts.ranks[r];
     const double in_attention = SecondsOf(report.attention_time());
     if (in_attention > 0 && rank.attention > 0) {

@@ -30,6 +30,7 @@ const std::vector<Words> kCommands = {{},
                                       {"job", "create"},
                                       {"job", "get"},
                                       {"job", "list"},
+                                      {"job", "calibrations"},
                                       {"job", "delete"},
                                       {"top"},
                                       {"debug-bundle"},
@@ -148,6 +149,8 @@ TEST_CASE("skrullctl: the examples of --help run", "[cli][docs]") {
   CHECK_THAT(run(example({"job", "get"})), Catch::Contains("hidden_size"));
   CHECK_THAT(run(example({"job"})), Catch::Contains("run7"));
   CHECK_THAT(run(example({"job", "list"})), Catch::Contains("run7"));
+  CHECK_THAT(run(example({"job", "calibrations"})),
+             Catch::Contains("REGISTERED"));
   run(example({"job", "delete"}));
   run(example({"completion"}));
   CHECK_THAT(run(example({"version"})), Catch::StartsWith("skrullctl "));

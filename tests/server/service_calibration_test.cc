@@ -389,7 +389,9 @@ TEST_CASE(
     "[server][service]") {
   Daemon daemon;
   Client client(daemon.address());
-  REQUIRE(client.CreateJob("run", SmallSpec(2, 1, 100)).ok());
+  v1::JobSpec spec = SmallSpec(2, 1, 100);
+  spec.mutable_cost()->set_seconds_per_micro_batch(1);  // so: one micro-batch
+  REQUIRE(client.CreateJob("run", spec).ok());
   MustPlan(client, 0, {30, 30, 30, 30, 30, 30});
   const int64_t rows = RowsOf(client, 0, 0, 0);
   REQUIRE(rows == 90);

@@ -1,7 +1,8 @@
+#include "skrull/server/calibration/apply.h"
+
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "skrull/server/calibration/apply.h"
 #include "skrull/server/convert.h"
 
 namespace skrull {
