@@ -303,8 +303,8 @@ absl::Status Calibrator::Advance(const std::shared_ptr<RegisteredJob>& job,
 std::shared_ptr<const CalibratedJob> Calibrator::MakeRoom(
     const BatchRequest& batch) {
   const std::optional<v1::Calibration> next = CalibrateForBatch(
-      batch.registered->record().spec, batch.calibrated->calibration, batch.key,
-      batch.policy, batch.lengths);
+      batch.registered->record().spec, batch.calibrated->calibration,
+      batch.key.step, batch.policy, batch.lengths);
   if (next && !Advance(batch.registered, *next).ok()) return nullptr;
   std::shared_ptr<const CalibratedJob> now = batch.registered->calibrated();
   return now->calibration.epoch() == batch.calibration_epoch() ? nullptr : now;

@@ -67,11 +67,12 @@ absl::StatusOr<v1::Calibration> CalibrateOutOfMemory(
 // The epoch with which a batch can be planned that the epoch in force refuses
 // for its bucket alone: the smallest bucket that holds it, below the rows that
 // a rank ran out of memory with and at most the spec's. To try costs an
-// attempt, to refuse costs the run. nullopt if there is none, or none is
-// needed.
+// attempt, to refuse costs the run. No report led to it, so that its (step,
+// attempt) stay those of the epoch before; `step` is for its text. nullopt if
+// there is none, or none is needed.
 std::optional<v1::Calibration> CalibrateForBatch(
-    const v1::JobSpec& spec, const v1::Calibration& standing,
-    const PlanKey& key, Policy policy, std::span<const int64_t> lengths);
+    const v1::JobSpec& spec, const v1::Calibration& standing, int64_t step,
+    Policy policy, std::span<const int64_t> lengths);
 
 }  // namespace skrull
 

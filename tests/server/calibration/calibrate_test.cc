@@ -123,7 +123,7 @@ TEST_CASE("Refit: needs so many complete steps after the epoch in force",
                .steps = Steps(spec, standing, 1, kEpochSteps + 7, 2)}));
 }
 
-TEST_CASE("Refit: a step counts when half of its ranks ran it, and none failed",
+TEST_CASE("Refit: a step counts when half of its ranks ran it",
           "[calibration]") {
   const v1::JobSpec spec = TrueSpec(2, 2);
   std::vector<ReportedStep> steps = Steps(spec, {}, 0, kEpochSteps, 2);
@@ -131,6 +131,9 @@ TEST_CASE("Refit: a step counts when half of its ranks ran it, and none failed",
     return Refit({.spec = spec, .standing = {}, .steps = steps}).has_value();
   };
   REQUIRE(refits());
+  steps[5].reports[0].set_outcome(v1::STEP_OUTCOME_FAILED);
+  CHECK(refits());
+  steps[5].reports[0].set_outcome(v1::STEP_OUTCOME_OK);
   steps[5].reports.resize(2);
   CHECK(refits());
   steps[5].reports[1].set_outcome(v1::STEP_OUTCOME_FAILED);
@@ -286,18 +289,21 @@ TEST_CASE("ForBatch: a longer sequence than the smaller bucket holds raises it",
   const v1::JobSpec spec = TrueSpec(1, 2);
   v1::Calibration standing;
   standing.set_epoch(1);
+  standing.set_step(4);
   standing.set_bucket_size_tokens(6000);
   const auto raised = [&](int64_t length) {
     const std::vector<int64_t> lengths = {10, length};
-    return CalibrateForBatch(spec, standing, {.job = "run", .step = 9},
-                             Policy::kOptimized, lengths);
+    return CalibrateForBatch(spec, standing, 9, Policy::kOptimized, lengths);
   };
   CHECK_FALSE(raised(12000));
   const auto next = raised(12001);
   REQUIRE(next);
   CHECK(next->epoch() == 2);
   CHECK(next->cause() == v1::CALIBRATION_CAUSE_RECOVERY);
-  CHECK(next->step() == 9);
+  CHECK(next->step() == 4);
+  CHECK(next->text() ==
+        "a sequence of 12001 tokens in step 9 needs bucket "
+        "6000 -> 6001 tokens");
   CHECK(next->bucket_size_tokens() == 6001);
   // Never what is known to run out of memory, nor beyond the spec.
   standing.set_out_of_memory_tokens(8000);
@@ -307,7 +313,7 @@ TEST_CASE("ForBatch: a longer sequence than the smaller bucket holds raises it",
   const int64_t most = 2 * CalibratedJob(spec, {}).bucket_size();
   CHECK(raised(most));
   CHECK_FALSE(raised(most + 1));
-  CHECK_FALSE(CalibrateForBatch(spec, standing, {}, Policy::kOptimized, {}));
+  CHECK_FALSE(CalibrateForBatch(spec, standing, 9, Policy::kOptimized, {}));
 }
 
 }  // namespace

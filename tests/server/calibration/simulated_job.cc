@@ -171,8 +171,7 @@ void SimulatedJob::RunStep(const std::vector<int64_t>& lengths) {
   }
   for (int32_t attempt = 0; attempt < 8; ++attempt) {
     if (const auto next =
-            CalibrateForBatch(spec_, calibration_,
-                              {.job = "sim", .step = step_, .attempt = attempt},
+            CalibrateForBatch(spec_, calibration_, step_,
                               policy_.value_or(Policy::kOptimized), lengths)) {
       calibration_ = Advance(*next);
     }
