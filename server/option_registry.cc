@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "skrull/planner/error.h"
+#include "skrull/server/etcd/etcd_uri.h"
 
 namespace skrull {
 namespace {
@@ -150,7 +151,9 @@ bool IsMetricsAddress(const std::string& text) {
 bool IsAnyText(const std::string& /*text*/) { return true; }
 
 bool IsStore(const std::string& text) {
-  return text == "memory" || (text.rfind("sqlite:", 0) == 0 && text.size() > 7);
+  return text == "memory" ||
+         (text.rfind("sqlite:", 0) == 0 && text.size() > 7) ||
+         ParseEtcdUri(text).ok();
 }
 
 std::vector<Option> MakeRegistry() {
@@ -227,16 +230,40 @@ std::vector<Option> MakeRegistry() {
        }},
       {"Storage",
        {
-           Text("store", &O::store, "memory or sqlite:PATH", IsStore,
+           Text("store", &O::store,
+                "memory, sqlite:PATH or etcd://HOST:PORT[,HOST:PORT...]/PREFIX",
+                IsStore,
                 "Where jobs, plans and reports are kept. With `memory` nothing "
                 "survives the process. `sqlite:PATH` is a database file, made "
                 "when missing, that one daemon at a time may hold; a plan is "
                 "on disk before it is answered. Deployments want "
                 "`sqlite:PATH`: without it a restart in the middle of a step "
-                "forgets the plan that some ranks already run."),
+                "forgets the plan that some ranks already run. "
+                "`etcd://HOST:PORT,.../PREFIX` keeps all under the keys "
+                "/PREFIX/ of an etcd cluster, whose members are listed; any "
+                "number of daemons may share it as replicas."),
            Integer("kept_steps", &O::kept_steps, 1, 1 << 20,
                    "Steps kept per job, those committed last. A step that was "
                    "forgotten can be planned anew."),
+       }},
+      {"etcd",
+       {
+           Seconds("etcd_timeout_seconds", &O::etcd_timeout_seconds, 0.1, 300,
+                   "Longest time that one read or change of an etcd store may "
+                   "take, with all attempts at all members; after it the call "
+                   "fails with STORE_FAILED. A daemon that cannot reach etcd "
+                   "for so long when it starts exits with status 1."),
+           Text("etcd_ca_file", &O::etcd_ca_file, "PATH, or empty for none",
+                IsAnyText,
+                "PEM file of the authority that signed the certificates of "
+                "etcd's members. Empty: connections to etcd are not "
+                "encrypted. The three files are read when the daemon starts."),
+           Text("etcd_cert_file", &O::etcd_cert_file, "PATH, or empty for none",
+                IsAnyText,
+                "PEM file of the certificate that this daemon shows to etcd, "
+                "with `etcd_key_file`; for an etcd that asks for one."),
+           Text("etcd_key_file", &O::etcd_key_file, "PATH, or empty for none",
+                IsAnyText, "PEM file of that certificate's private key."),
        }},
       {"Limits",
        {

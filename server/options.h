@@ -42,6 +42,12 @@ struct ServerOptions {
   std::string store = "memory";  // see server/store.h
   int64_t kept_steps = 1024;     // per job
 
+  // An etcd store: StoreOptions (server/store.h).
+  double etcd_timeout_seconds = 5;
+  std::string etcd_ca_file;
+  std::string etcd_cert_file;
+  std::string etcd_key_file;
+
   // Limits on what clients ask for.
   int64_t max_jobs = 10000;
   int64_t max_ranks = 65536;  // dp_size * cp_size of a job

@@ -91,7 +91,11 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Create(
       Security::Create(options, clock, &server->logger_, &server->metrics_);
   if (!security.ok()) return security.status();
   server->security_ = *std::move(security);
-  absl::StatusOr<std::unique_ptr<Store>> store = OpenStore(options.store);
+  absl::StatusOr<std::unique_ptr<Store>> store = OpenStore(
+      options.store, {.etcd_timeout_seconds = options.etcd_timeout_seconds,
+                      .etcd_ca_file = options.etcd_ca_file,
+                      .etcd_cert_file = options.etcd_cert_file,
+                      .etcd_key_file = options.etcd_key_file});
   if (!store.ok()) return store.status();
   absl::StatusOr<std::unique_ptr<Backend>> backend =
       Backend::Create(options,

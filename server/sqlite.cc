@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "skrull/planner/error.h"
+#include "skrull/server/store_rules.h"
 
 namespace skrull {
 namespace {
@@ -22,12 +22,6 @@ std::string ErrorText(sqlite3* db, int result) {
 }
 
 }  // namespace
-
-absl::Status StoreFailed(const std::string& path, const std::string& problem) {
-  ErrorDetail detail;
-  detail.reason = ErrorReason::kStoreFailed;
-  return MakeError(detail, absl::StrCat("store ", path, ": ", problem));
-}
 
 // ---------------------------------------------------------------------------
 // SqliteStatement.

@@ -17,9 +17,6 @@
 
 namespace skrull {
 
-// kStoreFailed with message "store <path>: <problem>".
-absl::Status StoreFailed(const std::string& path, const std::string& problem);
-
 // A prepared statement. Parameters and columns are numbered from 0.
 class SqliteStatement {
  public:

@@ -1,4 +1,5 @@
 #include "skrull/server/sqlite_schema.h"
+#include "skrull/server/store_rules.h"
 
 #include <filesystem>
 #include <iterator>

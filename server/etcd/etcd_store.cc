@@ -94,6 +94,9 @@ class EtcdStore::Impl {
   EtcdReports& reports() { return reports_; }
 
   void Watch(JobStore::Observer observer) {
+    door_.reset();
+    watcher_.reset();
+    if (observer == nullptr) return;
     watcher_ =
         std::make_unique<EtcdWatcher>(&client_, &keys_, std::move(observer));
     door_ = std::make_unique<FreshnessDoor>([this] { return CheckCurrent(); });

@@ -8,12 +8,15 @@
 #include <vector>
 
 #include "skrull/server/convert.h"
+#include "skrull/tests/server/etcd/etcd_test_util.h"
 #include "skrull/tests/server/store_test_util.h"
 
 namespace skrull {
 namespace {
 
 using testing::EpochOf;
+using testing::FreshEtcdUri;
+using testing::HaveEtcd;
 using testing::kAllRanks;
 using testing::MustOpen;
 using testing::PlanOf;
@@ -28,8 +31,13 @@ constexpr int64_t kManySteps = 1000;
 // A fresh store of each kind in turn: the test case runs once for each.
 struct AnyStore {
   StoreDir dir;
-  std::string kind = GENERATE("memory", "sqlite");
-  std::unique_ptr<Store> store = MustOpen(kind == "memory" ? kind : dir.uri());
+  // etcd where it is installed.
+  std::string kind = GENERATE(filter(
+      [](const std::string& each) { return each != "etcd" || HaveEtcd(); },
+      values<std::string>({"memory", "sqlite", "etcd"})));
+  std::unique_ptr<Store> store = MustOpen(kind == "memory"   ? kind
+                                          : kind == "sqlite" ? dir.uri()
+                                                             : FreshEtcdUri());
 };
 
 std::vector<std::string> NamesOf(

@@ -23,6 +23,7 @@ using Catch::Matchers::Contains;
 using testing::BecomeCurrent;
 using testing::Changes;
 using testing::CountKeys;
+using testing::EpochOf;
 using testing::FreshEtcdUri;
 using testing::MustOpen;
 using testing::OpenRefusal;
@@ -40,14 +41,6 @@ struct Pair {
   std::unique_ptr<Store> a = MustOpen(uri);
   std::unique_ptr<Store> b = MustOpen(uri);
 };
-
-v1::Calibration EpochOf(int64_t epoch) {
-  v1::Calibration calibration;
-  calibration.set_epoch(epoch);
-  calibration.set_cause(v1::CALIBRATION_CAUSE_REFIT);
-  calibration.set_seconds_per_flop(1e-15 * static_cast<double>(epoch));
-  return calibration;
-}
 
 TEST_CASE("EtcdStore: what one daemon stores the other reads",
           "[server][store][etcd]") {
