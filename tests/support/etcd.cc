@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <stdexcept>
 #include <thread>
@@ -145,6 +146,23 @@ void Etcd::Wipe() {
   }
   for (size_t i = 0; i < members_.size(); ++i) Spawn(i);
   for (size_t i = 0; i < members_.size(); ++i) WaitReady(i);
+}
+
+void Etcd::Compact() {
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(),
+                     {SKRULL_ETCDCTL_PATH, "--endpoints=" + endpoints()});
+    Process etcdctl(arguments);
+    const int code = etcdctl.Wait();
+    if (code != 0) throw std::runtime_error("etcdctl: " + etcdctl.Output());
+    return etcdctl.Output();
+  };
+  const std::string label = "\"revision\":";
+  const std::string state = run({"get", "none", "--write-out=json"});
+  const size_t at = state.find(label);
+  if (at == std::string::npos) throw std::runtime_error("etcdctl: " + state);
+  const int64_t revision = std::stoll(state.substr(at + label.size()));
+  run({"compact", std::to_string(revision)});
 }
 
 void Etcd::Freeze(int member) {

@@ -51,6 +51,8 @@ class Etcd {
   void Start(int member);
   // The same of all, without their data.
   void Wipe();
+  // Forgets all revisions but the last one, with etcdctl.
+  void Compact();
   // SIGSTOP, which leaves connections open and answers nothing; and SIGCONT.
   void Freeze(int member);
   void Thaw(int member);

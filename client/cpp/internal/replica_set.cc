@@ -20,10 +20,6 @@ using std::chrono::system_clock;
 // While no replica is connected each is waited for this long in turn.
 constexpr milliseconds kConnectSlice{50};
 
-std::vector<std::string> Split(const std::string& address) {
-  return absl::StrSplit(address, ',');
-}
-
 // FNV-1a: the same on every machine and in every version.
 uint64_t Hash(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -37,10 +33,14 @@ uint64_t Hash(const std::string& text) {
 
 }  // namespace
 
+std::vector<std::string> SplitAddress(const std::string& address) {
+  return absl::StrSplit(address, ',');
+}
+
 absl::Status CheckAddress(const std::string& address) {
   if (address.empty()) return InvalidField("address", "empty");
   std::set<std::string> seen;
-  for (const std::string& one : Split(address)) {
+  for (const std::string& one : SplitAddress(address)) {
     if (one.empty()) {
       return InvalidField("address", "an address between commas is empty");
     }
@@ -57,7 +57,7 @@ ReplicaSet::ReplicaSet(
     grpc::ChannelArguments arguments)
     : next_(std::random_device{}()) {
   arguments.SetLoadBalancingPolicyName("round_robin");
-  for (const std::string& one : Split(address)) {
+  for (const std::string& one : SplitAddress(address)) {
     Replica replica;
     replica.address = one;
     replica.channel = grpc::CreateCustomChannel(one, credentials, arguments);

@@ -16,6 +16,9 @@
 
 namespace skrull::client_internal {
 
+// The addresses that `address` names: one, or several that commas part.
+std::vector<std::string> SplitAddress(const std::string& address);
+
 // INVALID_ARGUMENT unless `address` is one address, or several that commas
 // part, none of them empty or named twice.
 absl::Status CheckAddress(const std::string& address);
