@@ -105,7 +105,10 @@ TEST_CASE("Replicas: one that is cut off from etcd refuses until it is back",
 
   network.Cut();
   // Neither what it remembers nor what it could plan by itself.
-  const auto hasty = ClientOf(kReplica, seconds(8));
+  const auto hasty = PlannerClient::Create({.address = kReplica,
+                                            .timeout = seconds(60),
+                                            .unreachable_after = seconds(0)})
+                         .value();
   const auto must_refuse = [&](const absl::Status& status) {
     CAPTURE(status);
     CHECK(absl::IsUnavailable(status));
