@@ -1,5 +1,4 @@
 #include "skrull/server/sqlite_schema.h"
-#include "skrull/server/store_rules.h"
 
 #include <filesystem>
 #include <iterator>
@@ -7,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "skrull/server/store_rules.h"
 
 namespace skrull {
 namespace {

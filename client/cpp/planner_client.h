@@ -44,10 +44,11 @@
 // made a client. Give DataLoader workers the "spawn" start method, or talk to
 // the daemon from the parent only. Destroying an inherited object is safe.
 //
-// Replicas: daemons that share one store answer alike. Give all their addresses,
-// and calls go to each in turn; one that is gone or cut off costs an attempt at
-// another. The ranks of a Rendezvous have to meet at one of them: give all ranks
-// the same addresses, in any order, and not a name that stands for several.
+// Replicas: daemons that share one store answer alike. Give all their
+// addresses, and calls go to each in turn; one that is gone or cut off costs an
+// attempt at another. The ranks of a Rendezvous have to meet at one of them:
+// give all ranks the same addresses, in any order, and not a name that stands
+// for several.
 //
 // Connections ignore http_proxy and the like.
 #ifndef SKRULL_CLIENT_CPP_PLANNER_CLIENT_H_

@@ -19,7 +19,8 @@ using std::chrono::system_clock;
 // A member that hangs takes at most this part of a call's time, so that two
 // others are tried.
 constexpr int kAttemptsPerTimeout = 3;
-// Waits between rounds over all members; each times a random factor in [0.5, 1].
+// Waits between rounds over all members; each times a random factor in [0.5,
+// 1].
 constexpr milliseconds kFirstWait{20};
 constexpr milliseconds kLongestWait{500};
 // A silent connection is pinged after this long, by which a watch notices that
@@ -98,15 +99,14 @@ EtcdClient::EtcdClient(EtcdClientOptions options)
 absl::StatusOr<etcdserverpb::RangeResponse> EtcdClient::Range(
     const etcdserverpb::RangeRequest& request) {
   etcdserverpb::RangeResponse response;
-  const absl::Status status =
-      Call([&](Member* member, grpc::ClientContext* context,
-               etcdserverpb::ResponseHeader* header) {
-        response.Clear();
-        const grpc::Status result =
-            member->kv->Range(context, request, &response);
-        *header = response.header();
-        return result;
-      });
+  const absl::Status status = Call([&](Member* member,
+                                       grpc::ClientContext* context,
+                                       etcdserverpb::ResponseHeader* header) {
+    response.Clear();
+    const grpc::Status result = member->kv->Range(context, request, &response);
+    *header = response.header();
+    return result;
+  });
   if (!status.ok()) return status;
   return response;
 }
@@ -114,18 +114,17 @@ absl::StatusOr<etcdserverpb::RangeResponse> EtcdClient::Range(
 absl::StatusOr<etcdserverpb::TxnResponse> EtcdClient::Txn(
     const etcdserverpb::TxnRequest& request) {
   etcdserverpb::TxnResponse response;
-  const absl::Status status =
-      Call([&](Member* member, grpc::ClientContext* context,
-               etcdserverpb::ResponseHeader* header) {
-        response.Clear();
-        const grpc::Status result =
-            member->kv->Txn(context, request, &response);
-        *header = response.header();
-        return result;
-      });
+  const absl::Status status = Call([&](Member* member,
+                                       grpc::ClientContext* context,
+                                       etcdserverpb::ResponseHeader* header) {
+    response.Clear();
+    const grpc::Status result = member->kv->Txn(context, request, &response);
+    *header = response.header();
+    return result;
+  });
   if (!status.ok()) return status;
-  const int wanted = response.succeeded() ? request.success_size()
-                                          : request.failure_size();
+  const int wanted =
+      response.succeeded() ? request.success_size() : request.failure_size();
   if (response.responses_size() != wanted) {
     return Failed(absl::StrCat("an answer to ", wanted, " operations holds ",
                                response.responses_size()));
@@ -170,8 +169,9 @@ absl::Status EtcdClient::Call(const Attempt& attempt) {
 }
 
 absl::Status EtcdClient::CallUntil(Time deadline, const Attempt& attempt) {
-  const milliseconds longest = options_.timeout / std::min<int>(
-      kAttemptsPerTimeout, static_cast<int>(members_.size()));
+  const milliseconds longest =
+      options_.timeout /
+      std::min<int>(kAttemptsPerTimeout, static_cast<int>(members_.size()));
   int64_t floor = 0;
   {
     MutexLock lock(&mutex_);
@@ -188,9 +188,9 @@ absl::Status EtcdClient::CallUntil(Time deadline, const Attempt& attempt) {
     const grpc::Status result =
         attempt(&members_[static_cast<size_t>(index)], &context, &header);
     if (result.ok()) return CheckHeader(header, floor);
-    const std::string problem = absl::StrCat(
-        options_.endpoints[static_cast<size_t>(index)], ": ",
-        result.error_message());
+    const std::string problem =
+        absl::StrCat(options_.endpoints[static_cast<size_t>(index)], ": ",
+                     result.error_message());
     if (!MayRetry(result.error_code())) return Failed(problem);
     index = NextMember(index);
     Time next = steady_clock::now();
@@ -199,6 +199,7 @@ absl::Status EtcdClient::CallUntil(Time deadline, const Attempt& attempt) {
       wait = std::min(2 * wait, kLongestWait);
     }
     if (next >= deadline) {
+      // So that only a whole timeout makes other calls fail at once.
       std::this_thread::sleep_until(deadline);
       return Failed(absl::StrCat("not reached within ",
                                  options_.timeout.count(), " ms: ", problem));
@@ -217,8 +218,8 @@ int EtcdClient::NextMember(int failed) {
   return static_cast<int>(preferred_);
 }
 
-absl::Status EtcdClient::CheckHeader(
-    const etcdserverpb::ResponseHeader& header, int64_t floor) {
+absl::Status EtcdClient::CheckHeader(const etcdserverpb::ResponseHeader& header,
+                                     int64_t floor) {
   MutexLock lock(&mutex_);
   if (cluster_id_ == 0) cluster_id_ = header.cluster_id();
   if (header.cluster_id() != cluster_id_) {

@@ -1,8 +1,8 @@
 // Calls an etcd cluster: reads and transactions that fail over between its
 // members, and watches.
 //
-// Every read is linearizable: it sees all that was acknowledged before it began,
-// whichever member serves it.
+// Every read is linearizable: it sees all that was acknowledged before it
+// began, whichever member serves it.
 //
 // A call that fails may have been carried out all the same, or may be later: a
 // request can outlive its caller in the network or in a member's queue. So each
@@ -57,8 +57,8 @@ class EtcdWatchStream {
 // Thread-safe. Calls block, for up to options.timeout: never on a gRPC thread.
 //
 // Every error is kStoreFailed and names the members. When the cluster cannot be
-// reached for a whole timeout, one call at a time goes on trying, and the others
-// fail at once, so that callers do not queue up behind timeouts.
+// reached for a whole timeout, one call at a time goes on trying, and the
+// others fail at once, so that callers do not queue up behind timeouts.
 class EtcdClient {
  public:
   explicit EtcdClient(EtcdClientOptions options);
@@ -88,8 +88,8 @@ class EtcdClient {
   };
   using Time = std::chrono::steady_clock::time_point;
   // One attempt at a member; fills in the header of its answer.
-  using Attempt = std::function<grpc::Status(
-      Member*, grpc::ClientContext*, etcdserverpb::ResponseHeader*)>;
+  using Attempt = std::function<grpc::Status(Member*, grpc::ClientContext*,
+                                             etcdserverpb::ResponseHeader*)>;
 
   absl::Status Call(const Attempt& attempt) SKRULL_EXCLUDES(mutex_);
   // Attempts until one succeeds, fails for good, or time runs out.

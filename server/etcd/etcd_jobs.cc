@@ -89,11 +89,10 @@ absl::StatusOr<JobRecord> EtcdJobs::Create(const JobRecord& wanted,
   while (race.Again()) {
     const absl::StatusOr<Standing> standing = Read(wanted.name, wanted.owner);
     if (!standing.ok()) return standing.status();
-    absl::StatusOr<std::optional<JobRecord>> decided =
-        DecideCreate(standing->job, wanted,
-                     {.all = standing->all.jobs,
-                      .of_owner = standing->of_owner.jobs},
-                     terms);
+    absl::StatusOr<std::optional<JobRecord>> decided = DecideCreate(
+        standing->job, wanted,
+        {.all = standing->all.jobs, .of_owner = standing->of_owner.jobs},
+        terms);
     if (!decided.ok()) return decided.status();
     if (!decided->has_value()) return *standing->job;
     JobRecord record = **std::move(decided);
@@ -112,12 +111,12 @@ absl::StatusOr<bool> EtcdJobs::Store(const Standing& standing,
                                      JobRecord* record) {
   const std::string value = EncodeJob(*record);
   if (static_cast<int64_t>(value.size()) > kMaxEtcdValueBytes) {
-    return MakeError({.reason = ErrorReason::kLimitExceeded,
-                      .field = "spec",
-                      .limit = kMaxEtcdValueBytes},
-                     absl::StrCat("spec: takes ", value.size(),
-                                  " bytes, etcd stores at most ",
-                                  kMaxEtcdValueBytes));
+    return MakeError(
+        {.reason = ErrorReason::kLimitExceeded,
+         .field = "spec",
+         .limit = kMaxEtcdValueBytes},
+        absl::StrCat("spec: takes ", value.size(),
+                     " bytes, etcd stores at most ", kMaxEtcdValueBytes));
   }
   EtcdTxn txn;
   txn.IfRevision(keys_->Record(record->name),

@@ -80,7 +80,8 @@ std::string EtcdKeys::TrashedRoot(const std::string& trash_key) const {
 }
 
 EtcdLifeKeys EtcdKeys::Life(const std::string& job, int64_t birth) const {
-  return EtcdLifeKeys(absl::StrCat(prefix_, "data/", job, "/", Wide(birth), "/"));
+  return EtcdLifeKeys(
+      absl::StrCat(prefix_, "data/", job, "/", Wide(birth), "/"));
 }
 
 }  // namespace skrull

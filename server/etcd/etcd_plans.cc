@@ -59,10 +59,10 @@ absl::StatusOr<bool> EtcdPlans::WriteChunks(
     const auto begin = static_cast<size_t>(i * kMaxEtcdValueBytes);
     EtcdTxn txn;
     txn.IfRevision(keys_->Record(record.key.job), birth)
-        .Put(life.Chunk(record.key.step, record.key.attempt,
-                        value.chunk_digest(), i),
-             record.plan.substr(begin,
-                                static_cast<size_t>(kMaxEtcdValueBytes)));
+        .Put(
+            life.Chunk(record.key.step, record.key.attempt,
+                       value.chunk_digest(), i),
+            record.plan.substr(begin, static_cast<size_t>(kMaxEtcdValueBytes)));
     const absl::StatusOr<etcdserverpb::TxnResponse> done =
         client_->Txn(txn.request());
     if (!done.ok()) return done.status();
@@ -78,12 +78,12 @@ absl::StatusOr<PlanRecord> EtcdPlans::Commit(const PlanRecord& record,
   if (!value.ok()) return value.status();
   EtcdRace race(client_);
   while (race.Again()) {
-    const absl::StatusOr<EtcdLives::Found> found = lives_->Read(
-        key.job, record.generation,
-        [&](const EtcdLifeKeys& life, EtcdTxn* txn) {
-          txn->Get(GetKey(life.Plan(key.step, key.attempt)));
-          EtcdStep::AddReads(life, Order::kPlanned, key.step, txn);
-        });
+    const absl::StatusOr<EtcdLives::Found> found =
+        lives_->Read(key.job, record.generation,
+                     [&](const EtcdLifeKeys& life, EtcdTxn* txn) {
+                       txn->Get(GetKey(life.Plan(key.step, key.attempt)));
+                       EtcdStep::AddReads(life, Order::kPlanned, key.step, txn);
+                     });
     if (!found.ok()) return found.status();
     const int64_t birth = found->life.birth;
     absl::Status status = CheckBirth(key.job, birth, record.birth);
@@ -104,8 +104,7 @@ absl::StatusOr<PlanRecord> EtcdPlans::Commit(const PlanRecord& record,
     txn.IfRevision(keys_->Record(key.job), birth)
         .IfRevision(life.Plan(key.step, key.attempt), 0);
     for (int32_t i = 0; i < value->chunk_count(); ++i) {
-      txn.IfExists(
-          life.Chunk(key.step, key.attempt, value->chunk_digest(), i));
+      txn.IfExists(life.Chunk(key.step, key.attempt, value->chunk_digest(), i));
     }
     txn.Put(life.Plan(key.step, key.attempt), CanonicalBytes(*value));
     status = step.AddMove(key.attempt, kept_steps, &txn);

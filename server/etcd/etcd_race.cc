@@ -21,8 +21,8 @@ EtcdRace::EtcdRace(const EtcdClient* client)
 
 bool EtcdRace::Again() {
   if (wait_ > microseconds(0)) {
-    const auto wait = std::uniform_int_distribution<int64_t>(
-        0, wait_.count())(random_);
+    const auto wait =
+        std::uniform_int_distribution<int64_t>(0, wait_.count())(random_);
     std::this_thread::sleep_for(microseconds(wait));
   }
   wait_ = std::clamp(2 * wait_, kFirstWait, kLongestWait);

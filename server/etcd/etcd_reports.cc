@@ -73,8 +73,8 @@ absl::Status EtcdReports::Put(const std::string& job, int64_t generation,
     step.Prune(RangeAt(*done, done->responses_size() - 1), kept_steps);
     return absl::OkStatus();
   }
-  return race.Lost(absl::StrCat("step ", report.step(), " of job \"", job,
-                                "\""));
+  return race.Lost(
+      absl::StrCat("step ", report.step(), " of job \"", job, "\""));
 }
 
 absl::StatusOr<std::vector<v1::StepReport>> EtcdReports::List(

@@ -80,9 +80,9 @@ class EtcdStore::Impl {
                                          "uses this prefix"));
     }
     if (version > kEtcdLayoutVersion) {
-      return client_.Failed(absl::StrCat(
-          "written by a newer version (layout ", version,
-          ", this daemon knows ", kEtcdLayoutVersion, ")"));
+      return client_.Failed(absl::StrCat("written by a newer version (layout ",
+                                         version, ", this daemon knows ",
+                                         kEtcdLayoutVersion, ")"));
     }
     // What a daemon that died left; it is out of reach in any case.
     (void)jobs_.CollectTrash();

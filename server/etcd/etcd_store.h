@@ -6,12 +6,13 @@
 // correctness. What a call acknowledged is on the disks of a majority of the
 // members.
 //
-// A call that fails with kStoreFailed may have been carried out, or may be soon:
-// its request can be on its way. The next read tells.
+// A call that fails with kStoreFailed may have been carried out, or may be
+// soon: its request can be on its way. The next read tells.
 //
-// A daemon sees other daemons' changes of jobs by a watch. WhenCurrent reads the
-// revision of the last change and waits until the watch has told it, so that a
-// daemon that was cut off refuses rather than answers from what it remembers.
+// A daemon sees other daemons' changes of jobs by a watch. WhenCurrent reads
+// the revision of the last change and waits until the watch has told it, so
+// that a daemon that was cut off refuses rather than answers from what it
+// remembers.
 #ifndef SKRULL_SERVER_ETCD_ETCD_STORE_H_
 #define SKRULL_SERVER_ETCD_ETCD_STORE_H_
 

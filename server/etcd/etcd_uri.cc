@@ -68,16 +68,15 @@ absl::StatusOr<EtcdLocation> ParseEtcdUri(const std::string& uri) {
   const std::string rest = uri.substr(sizeof(kScheme) - 1);
   const size_t slash = rest.find('/');
   EtcdLocation location;
-  for (const std::string& endpoint : std::vector<std::string>(
-           absl::StrSplit(rest.substr(0, slash), ','))) {
+  for (const std::string& endpoint :
+       std::vector<std::string>(absl::StrSplit(rest.substr(0, slash), ','))) {
     if (!IsEndpoint(endpoint)) {
       return UriError(uri, absl::StrCat("\"", absl::CHexEscape(endpoint),
                                         "\" is not HOST:PORT"));
     }
     location.endpoints.push_back(endpoint);
   }
-  std::string prefix =
-      slash == std::string::npos ? "" : rest.substr(slash + 1);
+  std::string prefix = slash == std::string::npos ? "" : rest.substr(slash + 1);
   if (!prefix.empty() && prefix.back() == '/') prefix.pop_back();
   if (!IsPrefix(prefix)) {
     return UriError(uri,

@@ -13,8 +13,8 @@
 
 namespace skrull {
 
-// Largest value that one key gets, bytes. etcd refuses requests above 1.5 MiB by
-// default, and a request holds little beside one value.
+// Largest value that one key gets, bytes. etcd refuses requests above 1.5 MiB
+// by default, and a request holds little beside one value.
 inline constexpr int64_t kMaxEtcdValueBytes = int64_t{1} << 20;
 
 // The message that a key's value holds; kStoreFailed, naming the key, for what

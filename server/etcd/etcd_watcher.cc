@@ -46,10 +46,11 @@ absl::Status EtcdWatcher::WaitUntil(int64_t revision,
   while (reached_ < revision) {
     const auto now = steady_clock::now();
     if (stopping_ || now >= deadline) {
-      return client_->Failed(absl::StrCat(
-          "changes of jobs up to revision ", revision, " did not arrive, ",
-          reached_, " did: ",
-          problem_.ok() ? "the watch is silent" : std::string(problem_.message())));
+      return client_->Failed(
+          absl::StrCat("changes of jobs up to revision ", revision,
+                       " did not arrive, ", reached_, " did: ",
+                       problem_.ok() ? "the watch is silent"
+                                     : std::string(problem_.message())));
     }
     if (now >= patience) {
       if (stream_ != nullptr) stream_->Cancel();

@@ -1,9 +1,9 @@
 // Follows the jobs of an etcd store and tells an observer of their changes.
 //
 // It lists all jobs once, and then reads a watch from the next revision on. A
-// watch that breaks is taken up again where it was, at another member; only when
-// etcd has compacted that revision away are all jobs listed again, and what
-// differs is told.
+// watch that breaks is taken up again where it was, at another member; only
+// when etcd has compacted that revision away are all jobs listed again, and
+// what differs is told.
 #ifndef SKRULL_SERVER_ETCD_ETCD_WATCHER_H_
 #define SKRULL_SERVER_ETCD_ETCD_WATCHER_H_
 

@@ -88,20 +88,14 @@ void Etcd::Spawn(size_t index) {
   }
   const std::string name = "m" + std::to_string(index);
   std::vector<std::string> argv = {
-      SKRULL_ETCD_PATH,
-      "--name=" + name,
+      SKRULL_ETCD_PATH, "--name=" + name,
       "--data-dir=" + (directory_.path() / name).string(),
-      "--listen-client-urls=" + listen,
-      "--advertise-client-urls=" + client,
-      "--listen-peer-urls=" + peer,
-      "--initial-advertise-peer-urls=" + peer,
-      "--initial-cluster=" + cluster,
-      "--initial-cluster-token=skrull-test",
-      "--logger=zap",
-      "--log-level=warn",
+      "--listen-client-urls=" + listen, "--advertise-client-urls=" + client,
+      "--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+      "--initial-cluster=" + cluster, "--initial-cluster-token=skrull-test",
+      "--logger=zap", "--log-level=warn",
       // Machines that run tests are busy.
-      "--heartbeat-interval=200",
-      "--election-timeout=2000"};
+      "--heartbeat-interval=200", "--election-timeout=2000"};
   argv.insert(argv.end(), options_.flags.begin(), options_.flags.end());
   member.process = std::make_unique<Process>(argv);
 }

@@ -1,5 +1,5 @@
-// The connection to a daemon or its replicas, and how calls over it are retried.
-// Not for users of the client.
+// The connection to a daemon or its replicas, and how calls over it are
+// retried. Not for users of the client.
 #ifndef SKRULL_CLIENT_CPP_INTERNAL_CONNECTION_H_
 #define SKRULL_CLIENT_CPP_INTERNAL_CONNECTION_H_
 

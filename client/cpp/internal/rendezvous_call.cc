@@ -34,8 +34,8 @@ absl::StatusOr<v1::RendezvousResponse> MeetAtOneReplica(
               std::chrono::system_clock::now() +
               std::min<SteadyTime::duration>(kStandInWait, deadline - now));
         }
-        grpc::Status result =
-            replicas.ForKey(key, choice).Rendezvous(context, request, &response);
+        grpc::Status result = replicas.ForKey(key, choice)
+                                  .Rendezvous(context, request, &response);
         if (result.error_code() == grpc::StatusCode::UNAVAILABLE) {
           choice = (choice + 1) % replicas.size();
         } else if (stands_in &&

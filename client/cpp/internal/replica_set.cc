@@ -54,13 +54,16 @@ absl::Status CheckAddress(const std::string& address) {
 ReplicaSet::ReplicaSet(
     const std::string& address,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials,
-    grpc::ChannelArguments arguments)
+    const grpc::ChannelArguments& arguments)
     : next_(std::random_device{}()) {
-  arguments.SetLoadBalancingPolicyName("round_robin");
+  grpc::ChannelArguments balanced = arguments;
+  balanced.SetLoadBalancingPolicyName("round_robin");
   for (const std::string& one : SplitAddress(address)) {
+    const bool may_be_many = one.rfind("dns:", 0) == 0;
     Replica replica;
     replica.address = one;
-    replica.channel = grpc::CreateCustomChannel(one, credentials, arguments);
+    replica.channel = grpc::CreateCustomChannel(
+        one, credentials, may_be_many ? balanced : arguments);
     replica.stub = v1::PlannerService::NewStub(replica.channel);
     replicas_.push_back(std::move(replica));
   }
@@ -102,10 +105,9 @@ bool ReplicaSet::IsConnected() {
 bool ReplicaSet::WaitConnected(steady_clock::time_point until) {
   for (size_t i = 0;; ++i) {
     const auto now = steady_clock::now();
-    const auto slice = replicas_.size() == 1
-                           ? until - now
-                           : std::min<steady_clock::duration>(kConnectSlice,
-                                                              until - now);
+    const auto slice = replicas_.size() == 1 ? until - now
+                                             : std::min<steady_clock::duration>(
+                                                   kConnectSlice, until - now);
     if (replicas_[i % replicas_.size()].channel->WaitForConnected(
             system_clock::now() + slice)) {
       return true;

@@ -30,7 +30,7 @@ class ReplicaSet {
   // "dns:///" resolves to several addresses are balanced over as well.
   ReplicaSet(const std::string& address,
              const std::shared_ptr<grpc::ChannelCredentials>& credentials,
-             grpc::ChannelArguments arguments);
+             const grpc::ChannelArguments& arguments);
 
   int size() const { return static_cast<int>(replicas_.size()); }
 

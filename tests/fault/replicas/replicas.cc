@@ -37,7 +37,9 @@ std::string PlanBytes(int spec_variant, int64_t step, int lengths_variant) {
   if (bytes.empty()) {
     auto planner = LocalPlanner::Create(SpecText(spec_variant));
     auto plan = planner.value()->PlanBatch(
-        {.job = kJob, .step = step, .lengths = LengthsOf(step, lengths_variant)});
+        {.job = kJob,
+         .step = step,
+         .lengths = LengthsOf(step, lengths_variant)});
     bytes = plan.value().plan_bytes;
   }
   return bytes;
@@ -84,10 +86,10 @@ Daemon& Replicas::daemon(int replica) {
 void Replicas::Kill(int replica) { daemon(replica).Kill(); }
 
 void Replicas::Start(int replica) {
-  daemons_[static_cast<size_t>(replica)] = std::make_unique<Daemon>(
-      std::vector<std::string>{"--listen_address=" + address(replica),
-                               "--store=" + etcd_.uri("replicas"),
-                               "--etcd_timeout_seconds=10"});
+  daemons_[static_cast<size_t>(replica)] =
+      std::make_unique<Daemon>(std::vector<std::string>{
+          "--listen_address=" + address(replica),
+          "--store=" + etcd_.uri("replicas"), "--etcd_timeout_seconds=10"});
 }
 
 }  // namespace skrull::testing

@@ -49,8 +49,8 @@ class Network {
     MustRun({"ip", "-n", Name(), "addr", "add", "10.77.0.2/24", "dev", "skr1"});
     MustRun({"ip", "-n", Name(), "link", "set", "skr1", "up"});
     MustRun({"ip", "-n", Name(), "link", "set", "lo", "up"});
-    MustRun({"ip", "-n", Name(), "route", "add", "default", "via",
-             "10.77.0.1"});
+    MustRun(
+        {"ip", "-n", Name(), "route", "add", "default", "via", "10.77.0.1"});
     Heal();
   }
   ~Network() { Run({"ip", "netns", "del", Name()}); }
@@ -121,12 +121,9 @@ TEST_CASE("Replicas: one that is cut off from etcd refuses until it is back",
   must_refuse(Plan(hasty.get(), 1, 0, &bytes));
   must_refuse(Plan(hasty.get(), 3, 1, &bytes));
   must_refuse(hasty->GetJob(kJob).status());
-  must_refuse(hasty
-                  ->GetRankPlan({.job = kJob,
-                                 .generation = 1,
-                                 .step = 1,
-                                 .rank = 0})
-                  .status());
+  must_refuse(
+      hasty->GetRankPlan({.job = kJob, .generation = 1, .step = 1, .rank = 0})
+          .status());
   // Who knows another replica is not held up.
   for (int64_t step = 10; step < 16; ++step) {
     CHECK(Plan(either.get(), step, 0, &bytes) == absl::OkStatus());

@@ -118,7 +118,8 @@ Counts Check(const Ranks& ranks) {
     CHECK(digests.size() <= 1);
     for (const std::string& plan : plans) {
       const auto number = static_cast<int64_t>(step);
-      CHECK((plan == PlanBytes(0, number, 0) || plan == PlanBytes(0, number, 1)));
+      CHECK(
+          (plan == PlanBytes(0, number, 0) || plan == PlanBytes(0, number, 1)));
     }
   }
   std::cout << steps << " steps, " << counts.planned << " plans, "

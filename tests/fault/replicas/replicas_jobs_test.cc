@@ -28,11 +28,10 @@ TEST_CASE("Replicas: what one acknowledged about a job holds on all at once",
     }
     REQUIRE(changer.CreateJob(kJob, SpecText(life % 2)).ok());
     for (const auto& client : clients) {
-      const auto plan =
-          client->PlanBatch({.job = kJob,
-                             .generation = 1,
-                             .step = 1,
-                             .lengths = LengthsOf(1, 0)});
+      const auto plan = client->PlanBatch({.job = kJob,
+                                           .generation = 1,
+                                           .step = 1,
+                                           .lengths = LengthsOf(1, 0)});
       INFO(plan.status());
       REQUIRE(plan.ok());
       CHECK(plan->plan_bytes == PlanBytes(life % 2, 1, 0));
@@ -123,9 +122,8 @@ TEST_CASE("Replicas: ranks meet through clients of all replicas",
           "[fault][replicas]") {
   Replicas replicas;
   const std::string orders[] = {
-      replicas.addresses(),
-      replicas.address(2) + "," + replicas.address(1) + "," +
-          replicas.address(0)};
+      replicas.addresses(), replicas.address(2) + "," + replicas.address(1) +
+                                "," + replicas.address(0)};
   for (int killed = -1; killed < 1; ++killed) {
     if (killed >= 0) replicas.Kill(killed);
     for (int key = 0; key < 4; ++key) {  // each may select another replica

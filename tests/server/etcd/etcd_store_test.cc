@@ -136,8 +136,7 @@ TEST_CASE("EtcdStore: racing daemons exceed no limit of jobs",
         for (int i = 0; i < 4; ++i) {
           const std::string name =
               "job-" + std::to_string(t) + "-" + std::to_string(i);
-          const auto job =
-              store.Create(Wanted(name, 0), {.max_jobs = 10});
+          const auto job = store.Create(Wanted(name, 0), {.max_jobs = 10});
           if (job.ok()) ++created;
           if (ReasonOf(job.status()) == ErrorReason::kLimitExceeded) ++refused;
         }
@@ -330,10 +329,10 @@ TEST_CASE("EtcdStore: an etcd that is not there is refused by name",
   CHECK_THAT(std::string(status.message()),
              Contains(address) && Contains("not reached within 500 ms"));
   options.etcd_ca_file = "/none/ca.pem";
-  CHECK_THAT(std::string(OpenStore("etcd://" + address + "/p", options)
-                             .status()
-                             .message()),
-             Contains("/none/ca.pem"));
+  CHECK_THAT(
+      std::string(
+          OpenStore("etcd://" + address + "/p", options).status().message()),
+      Contains("/none/ca.pem"));
 }
 
 }  // namespace

@@ -34,11 +34,10 @@ TEST_CASE("EtcdStore: shows its certificate and checks etcd's",
                        "--key-file=" + file("member.key", member.key),
                        "--trusted-ca-file=" + ca_file, "--client-cert-auth"},
              .tls = true});
-  const StoreOptions good = {
-      .etcd_timeout_seconds = 30,
-      .etcd_ca_file = ca_file,
-      .etcd_cert_file = file("client.pem", client.cert),
-      .etcd_key_file = file("client.key", client.key)};
+  const StoreOptions good = {.etcd_timeout_seconds = 30,
+                             .etcd_ca_file = ca_file,
+                             .etcd_cert_file = file("client.pem", client.cert),
+                             .etcd_key_file = file("client.key", client.key)};
   const auto store = OpenStore(etcd.uri("p"), good);
   INFO(store.status());
   REQUIRE(store.ok());

@@ -15,12 +15,12 @@ TEST_CASE("ParseEtcdUri: reads members and prefix", "[server][etcd]") {
     std::vector<std::string> endpoints;
     const char* prefix;
   };
-  const Row row = GENERATE(
-      Row{"etcd://a:1/p", {"a:1"}, "/p/"},
-      Row{"etcd://a.b-c_d:65535/p/", {"a.b-c_d:65535"}, "/p/"},
-      Row{"etcd://127.0.0.1:2379,[::1]:2380/team/x.y",
-          {"127.0.0.1:2379", "[::1]:2380"},
-          "/team/x.y/"});
+  const Row row =
+      GENERATE(Row{"etcd://a:1/p", {"a:1"}, "/p/"},
+               Row{"etcd://a.b-c_d:65535/p/", {"a.b-c_d:65535"}, "/p/"},
+               Row{"etcd://127.0.0.1:2379,[::1]:2380/team/x.y",
+                   {"127.0.0.1:2379", "[::1]:2380"},
+                   "/team/x.y/"});
   CAPTURE(row.uri);
   const absl::StatusOr<EtcdLocation> location = ParseEtcdUri(row.uri);
   REQUIRE(location.ok());
