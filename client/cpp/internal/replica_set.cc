@@ -82,15 +82,13 @@ size_t ReplicaSet::Take() {
   return taken == count ? first % count : taken;
 }
 
-v1::PlannerService::Stub& ReplicaSet::ForKey(const std::string& key,
-                                             int choice) {
+size_t ReplicaSet::IndexForKey(const std::string& key, int choice) const {
   std::vector<std::pair<uint64_t, size_t>> order;
   for (size_t i = 0; i < replicas_.size(); ++i) {
     order.emplace_back(Hash(absl::StrCat(key, "\n", replicas_[i].address)), i);
   }
   std::sort(order.begin(), order.end());
-  const auto at = static_cast<size_t>(choice) % order.size();
-  return *replicas_[order[at].second].stub;
+  return order[static_cast<size_t>(choice) % order.size()].second;
 }
 
 bool ReplicaSet::IsConnected() {

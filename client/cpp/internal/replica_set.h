@@ -46,7 +46,13 @@ class ReplicaSet {
   // The stub of the `choice`-th, from 0, of the replicas in an order that
   // depends on `key` and the set of addresses alone: the same for all who wait
   // for each other at one replica.
-  v1::PlannerService::Stub& ForKey(const std::string& key, int choice);
+  v1::PlannerService::Stub& ForKey(const std::string& key, int choice) {
+    return *replicas_[IndexForKey(key, choice)].stub;
+  }
+  // Its address.
+  const std::string& AddressForKey(const std::string& key, int choice) const {
+    return replicas_[IndexForKey(key, choice)].address;
+  }
 
   // True while one is connected. Asks for connections to all.
   bool IsConnected();
@@ -65,6 +71,7 @@ class ReplicaSet {
 
   // Index of the replica for the next call.
   size_t Take();
+  size_t IndexForKey(const std::string& key, int choice) const;
 
   std::vector<Replica> replicas_;  // constant after construction
   std::atomic<size_t> next_;
