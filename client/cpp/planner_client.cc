@@ -200,7 +200,7 @@ absl::StatusOr<std::string> PlannerClient::Rendezvous(
   if (!deadline.ok()) return deadline.status();
   absl::StatusOr<v1::RendezvousResponse> response =
       client_internal::MeetAtOneReplica(impl_->connection().get(), wire,
-                                        *deadline);
+                                        *deadline, call.traceparent);
   if (!response.ok()) return response.status();
   return std::move(*response->mutable_offer());
 }

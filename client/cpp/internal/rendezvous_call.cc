@@ -19,13 +19,13 @@ constexpr milliseconds kMargin{500};
 
 absl::StatusOr<v1::RendezvousResponse> MeetAtOneReplica(
     Connection* connection, const v1::RendezvousRequest& request,
-    SteadyTime deadline) {
+    SteadyTime deadline, const std::string& traceparent) {
   ReplicaSet& replicas = connection->replicas();
   const std::string key = absl::StrCat(request.job(), "\n", request.key());
   v1::RendezvousResponse response;
   int choice = 0;
   const absl::Status status = connection->Call(
-      "Rendezvous", deadline, [&](grpc::ClientContext* context) {
+      "Rendezvous", deadline, traceparent, [&](grpc::ClientContext* context) {
         response.Clear();
         const SteadyTime now = std::chrono::steady_clock::now();
         const bool stands_in = choice > 0;

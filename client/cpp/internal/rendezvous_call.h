@@ -3,6 +3,8 @@
 #ifndef SKRULL_CLIENT_CPP_INTERNAL_RENDEZVOUS_CALL_H_
 #define SKRULL_CLIENT_CPP_INTERNAL_RENDEZVOUS_CALL_H_
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "skrull/client/internal/connection.h"
 
@@ -15,7 +17,7 @@ namespace skrull::client_internal {
 // they need not agree on when it came back. Errors: as PlannerClient.
 absl::StatusOr<v1::RendezvousResponse> MeetAtOneReplica(
     Connection* connection, const v1::RendezvousRequest& request,
-    SteadyTime deadline);
+    SteadyTime deadline, const std::string& traceparent);
 
 }  // namespace skrull::client_internal
 
