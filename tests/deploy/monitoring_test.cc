@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "skrull/cli/http_get.h"
 #include "skrull/tests/server/service_test_util.h"
 
 namespace skrull::testing {
@@ -60,9 +61,8 @@ class Prometheus {
     }
     std::string config = ReadFile(kDeploy / "prometheus/scrape.yml");
     ReplaceOne(&config, "127.0.0.1:7420", target);
-    ReplaceOne(&config, "scrape_interval: 15s", "scrape_interval: 500ms");
-    ReplaceOne(&config, "evaluation_interval: 15s",
-               "evaluation_interval: 500ms");
+    ReplaceOne(&config, "scrape_interval: 15s", "scrape_interval: 1s");
+    ReplaceOne(&config, "evaluation_interval: 15s", "evaluation_interval: 1s");
     const fs::path path = directory_.path() / "prometheus.yml";
     std::ofstream(path) << config;
     process_.emplace(std::vector<std::string>{
@@ -79,31 +79,32 @@ class Prometheus {
       return std::regex_search(output, match, listening);
     }));
     address_ = match[1];
-    REQUIRE(Eventually([&] {
-      try {
-        HttpGet(address_, "/-/ready");
-        return true;
-      } catch (const std::exception& not_ready) {
-        return false;
-      }
-    }));
+    REQUIRE(Eventually([&] { return Page("/-/ready").ok(); }));
   }
 
-  // The "data" of an answer. Throws if the API answers with an error.
+  // The "data" of an answer.
   json Get(const std::string& path) const {
-    return json::parse(HttpGet(address_, "/api/v1/" + path))["data"];
+    const absl::StatusOr<std::string> page = Page("/api/v1/" + path);
+    INFO(page.status());
+    REQUIRE(page.ok());
+    return json::parse(*page)["data"];
   }
   // Values of a query's series, now.
   std::vector<std::string> Query(const std::string& query) const {
+    const json data = Get("query?query=" + UrlEncoded(query));
     std::vector<std::string> values;
-    for (const json& series :
-         Get("query?query=" + UrlEncoded(query))["result"]) {
+    for (const json& series : data["result"]) {
       values.push_back(series["value"][1]);
     }
     return values;
   }
 
  private:
+  absl::StatusOr<std::string> Page(const std::string& path) const {
+    return cli::HttpGet("http://" + address_ + path, std::chrono::seconds(30),
+                        64 << 20);
+  }
+
   TempDir directory_;
   std::optional<Process> process_;
   std::string address_;
@@ -260,7 +261,9 @@ TEST_CASE("Monitoring: every query has an answer under load",
            page.find("\n" + name + "{") != std::string::npos ||
            page.find("\n" + name + " ") != std::string::npos));
   }
-  for (const json& group : prometheus.Get("rules")["groups"]) {
+  const json evaluated = prometheus.Get("rules");
+  REQUIRE_FALSE(evaluated["groups"].empty());
+  for (const json& group : evaluated["groups"]) {
     for (const json& rule : group["rules"]) {
       INFO(rule["name"]);
       CHECK(rule["health"] == "ok");
