@@ -124,6 +124,7 @@ class Load {
   void Run(const std::string& address) {
     Client client(address);
     client.CreateJob("run7", SmallSpec(2, 2, 1000));
+    client.CreateJob("tight", SmallSpec(2, 2, 1000));
     const std::unique_ptr<Pending<v1::RankPlan>> waiting =
         client.StartRankPlan("run7", 1'000'000, 0);
     for (int64_t step = 0; !stop_; ++step) {
@@ -135,7 +136,10 @@ class Load {
       }
       client.RankPlan("run7", 10 * step + 1, 1);
       client.Plan(Batch("run7", 10 * step, {50'000}));  // refused
-      Report(client, 10 * step + 1);
+      Report(client, "run7", 10 * step + 1, v1::STEP_OUTCOME_OK);
+      // Of a job of its own: its bucket falls until nothing fits.
+      client.Plan(Batch("tight", step, {100, 20, 3}));
+      Report(client, "tight", step, v1::STEP_OUTCOME_OUT_OF_MEMORY);
       v1::Job job;
       grpc::ClientContext context;
       v1::GetJobRequest get;
@@ -147,14 +151,14 @@ class Load {
     waiting->status.wait();
   }
 
-  static void Report(Client& client, int64_t step) {
-    for (const v1::StepOutcome outcome :
-         {v1::STEP_OUTCOME_OK, v1::STEP_OUTCOME_OUT_OF_MEMORY}) {
+  // How the step went, on all four ranks of a job.
+  static void Report(Client& client, const std::string& job, int64_t step,
+                     v1::StepOutcome outcome) {
+    for (int rank = 0; rank < 4; ++rank) {
       v1::ReportStepRequest request;
-      request.set_job("run7");
+      request.set_job(job);
       request.mutable_report()->set_step(step);
-      request.mutable_report()->set_rank(outcome == v1::STEP_OUTCOME_OK ? 0
-                                                                        : 1);
+      request.mutable_report()->set_rank(rank);
       request.mutable_report()->set_outcome(outcome);
       request.mutable_report()->mutable_step_time()->set_nanos(2'000'000);
       request.mutable_report()->set_peak_bytes(1'000'000);
