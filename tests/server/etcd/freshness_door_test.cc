@@ -13,20 +13,19 @@
 namespace skrull {
 namespace {
 
-// A check that is held until the test lets it go.
+// Checks that are held until the test lets them go, in the order they began.
 class Gate {
  public:
   absl::Status Check() {
     MutexLock lock(&mutex_);
-    ++begun_;
+    const int number = ++begun_;
     changed_.SignalAll();
-    while (tickets_ == 0) changed_.Wait(&mutex_);
-    --tickets_;
+    while (let_ < number) changed_.Wait(&mutex_);
     return result_;
   }
   void Let(int checks) {
     MutexLock lock(&mutex_);
-    tickets_ += checks;
+    let_ += checks;
     changed_.SignalAll();
   }
   void SetResult(const absl::Status& result) {
@@ -46,7 +45,7 @@ class Gate {
   Mutex mutex_;
   CondVar changed_;
   int begun_ SKRULL_GUARDED_BY(mutex_) = 0;
-  int tickets_ SKRULL_GUARDED_BY(mutex_) = 0;
+  int let_ SKRULL_GUARDED_BY(mutex_) = 0;
   absl::Status result_ SKRULL_GUARDED_BY(mutex_);
 };
 
