@@ -18,15 +18,15 @@ class Gate {
  public:
   absl::Status Check() {
     MutexLock lock(&mutex_);
-    ++begun_;
+    const int number = ++begun_;
     changed_.SignalAll();
-    while (tickets_ == 0) changed_.Wait(&mutex_);
-    --tickets_;
+    while (let_ < number) changed_.Wait(&mutex_);
     return result_;
   }
+  // Lets the first `checks` go.
   void Let(int checks) {
     MutexLock lock(&mutex_);
-    tickets_ += checks;
+    let_ = checks;
     changed_.SignalAll();
   }
   void SetResult(const absl::Status& result) {
@@ -46,7 +46,7 @@ class Gate {
   Mutex mutex_;
   CondVar changed_;
   int begun_ SKRULL_GUARDED_BY(mutex_) = 0;
-  int tickets_ SKRULL_GUARDED_BY(mutex_) = 0;
+  int let_ SKRULL_GUARDED_BY(mutex_) = 0;
   absl::Status result_ SKRULL_GUARDED_BY(mutex_);
 };
 
@@ -74,7 +74,7 @@ TEST_CASE("FreshnessDoor: callers that wait share the next check",
   CHECK(second.get().ok());
   gate.WaitBegun(3);
   gate.SetResult(absl::UnavailableError("cut off"));
-  gate.Let(1);
+  gate.Let(3);
   for (auto& caller : late) {
     CHECK(caller.get() == absl::UnavailableError("cut off"));
   }
