@@ -13,7 +13,7 @@
 namespace skrull {
 namespace {
 
-// Checks that are held until the test lets them go, in the order they began.
+// A check that is held until the test lets it go.
 class Gate {
  public:
   absl::Status Check() {
@@ -23,9 +23,10 @@ class Gate {
     while (let_ < number) changed_.Wait(&mutex_);
     return result_;
   }
+  // Lets the first `checks` go.
   void Let(int checks) {
     MutexLock lock(&mutex_);
-    let_ += checks;
+    let_ = checks;
     changed_.SignalAll();
   }
   void SetResult(const absl::Status& result) {
@@ -73,7 +74,7 @@ TEST_CASE("FreshnessDoor: callers that wait share the next check",
   CHECK(second.get().ok());
   gate.WaitBegun(3);
   gate.SetResult(absl::UnavailableError("cut off"));
-  gate.Let(1);
+  gate.Let(3);
   for (auto& caller : late) {
     CHECK(caller.get() == absl::UnavailableError("cut off"));
   }
