@@ -193,18 +193,26 @@ absl::Status EtcdClient::CallUntil(Time deadline, const Attempt& attempt) {
                      result.error_message());
     if (!MayRetry(result.error_code())) return Failed(problem);
     index = NextMember(index);
-    Time next = steady_clock::now();
-    if (tried % members_.size() == 0) {
-      next += Jittered(wait);
-      wait = std::min(2 * wait, kLongestWait);
+    if (tried % members_.size() != 0 && steady_clock::now() < deadline) {
+      continue;
     }
+    const Time next = steady_clock::now() + Jittered(wait);
+    wait = std::min(2 * wait, kLongestWait);
+    WaitAt(index, std::min(next, deadline));
     if (next >= deadline) {
-      // So that only a whole timeout makes other calls fail at once.
-      std::this_thread::sleep_until(deadline);
       return Failed(absl::StrCat("not reached within ",
                                  options_.timeout.count(), " ms: ", problem));
     }
-    std::this_thread::sleep_until(next);
+  }
+}
+
+void EtcdClient::WaitAt(int index, Time until) {
+  grpc::Channel& channel = *members_[static_cast<size_t>(index)].channel;
+  if (channel.GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) {
+    std::this_thread::sleep_until(until);
+  } else {
+    channel.WaitForConnected(system_clock::now() +
+                             (until - steady_clock::now()));
   }
 }
 

@@ -97,6 +97,10 @@ class EtcdClient {
       SKRULL_EXCLUDES(mutex_);
   // The member to ask, after `failed`, or -1, has not answered.
   int NextMember(int failed) SKRULL_EXCLUDES(mutex_);
+  // Waits until then, or until the member is connected, if it is not. The wait
+  // does gRPC's input and output: without a thread in it, or in a call, nothing
+  // would complete an attempt to connect.
+  void WaitAt(int index, Time until);
   // Refuses the answer of another cluster, or of one that lost what was stored:
   // one whose revision is below `floor`, which was seen before the call.
   absl::Status CheckHeader(const etcdserverpb::ResponseHeader& header,
