@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -32,6 +33,19 @@ bool Accepts(int port) {
       ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
   ::close(fd);
   return connected;
+}
+
+// Whether all threads of the process have stopped: a signal takes its time.
+bool IsStopped(pid_t pid) {
+  const std::filesystem::path tasks = "/proc/" + std::to_string(pid) + "/task";
+  for (const auto& task : std::filesystem::directory_iterator(tasks)) {
+    std::ifstream file(task.path() / "status");
+    std::string line;
+    while (std::getline(file, line) && !line.starts_with("State:")) {
+    }
+    if (line.find("T (stopped)") == std::string::npos) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -160,7 +174,9 @@ void Etcd::Compact() {
 }
 
 void Etcd::Freeze(int member) {
-  ::kill(members_[static_cast<size_t>(member)].process->pid(), SIGSTOP);
+  const pid_t pid = members_[static_cast<size_t>(member)].process->pid();
+  ::kill(pid, SIGSTOP);
+  while (!IsStopped(pid)) Pause();
 }
 
 void Etcd::Thaw(int member) {
