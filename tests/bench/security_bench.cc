@@ -42,10 +42,12 @@ struct Subject {
   std::string name;
   std::unique_ptr<testing::Daemon> daemon;
   Credentials credentials;
-  std::unique_ptr<v1::PlannerService::Stub> stub;
+  std::unique_ptr<v1::PlannerService::Stub> stub = nullptr;
   // Seconds of a step that is planned, one that is committed already, and of a
   // call on a connection of its own.
-  std::vector<double> planned, repeated, connected;
+  std::vector<double> planned = {};
+  std::vector<double> repeated = {};
+  std::vector<double> connected = {};
 };
 
 std::unique_ptr<v1::PlannerService::Stub> Connect(const Subject& subject) {
@@ -116,7 +118,7 @@ std::vector<Subject> MakeSubjects(const testing::TempDir& directory,
       "--tls_cert_file=" + path("crt", server.cert),
       "--tls_key_file=" + path("key", server.key)};
   const Credentials trusting =
-      grpc::SslCredentials({.pem_root_certs = ca.cert()});
+      grpc::SslCredentials({ca.cert(), /*private key*/ "", /*chain*/ ""});
   std::vector<Subject> subjects;
   const auto add = [&](const std::string& name, std::vector<std::string> flags,
                        const Credentials& credentials) {

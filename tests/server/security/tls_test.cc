@@ -76,6 +76,11 @@ TEST_CASE("TLS: a client that trusts the daemon's authority plans",
   CHECK(PingAs(daemon, {.ca = ca.cert(), .server_name = "elsewhere"})
             .error_code() == StatusCode::UNAVAILABLE);
   CHECK(PingAs(daemon, {.ca = ca.cert(), .server_name = "localhost"}).ok());
+  // What gRPC has to say of failed handshakes is a line of the log, too.
+  CHECK(Eventually([&] {
+    return daemon.Output().find(" warning grpc message=") != std::string::npos;
+  }));
+  CHECK_THAT(daemon.Output(), !Contains("\nE"));
   const double expiry =
       daemon.Metric("skrull_tls_certificate_expiry_timestamp_seconds");
   const auto now = static_cast<double>(::time(nullptr));
