@@ -115,6 +115,7 @@ PlannerServer::PlannerServer(const ServerOptions& options, const Clock* clock)
     : options_(options),
       clock_(clock),
       logger_(options.log_level, clock, options.log_format),
+      grpc_log_(&logger_, clock),
       address_(options.listen_address) {}
 
 absl::Status PlannerServer::ServeMetrics() {

@@ -82,6 +82,12 @@ TEST_CASE("Options: every option sets its own member and no other",
       {"listen_address", "unix:/run/skrull.sock"},
       {"metrics_address", ""},
       {"reflection", "false"},
+      {"tls_cert_file", "/etc/skrull/tls.crt"},
+      {"tls_key_file", "/etc/skrull/tls.key"},
+      {"tls_client_ca_file", "/etc/skrull/ca.crt"},
+      {"tls_client_certificates", "optional"},
+      {"auth_file", "/etc/skrull/auth"},
+      {"allow_plaintext", "true"},
       {"store", "sqlite:/var/lib/skrull/skrull.db"},
       {"kept_steps", "7"},
       {"max_jobs", "8"},
@@ -97,6 +103,10 @@ TEST_CASE("Options: every option sets its own member and no other",
       {"min_ping_seconds", "16"},
       {"drain_seconds", "0"},
       {"log_level", "debug"},
+      {"etcd_timeout_seconds", "2.5"},
+      {"etcd_ca_file", "/etc/skrull/etcd-ca.crt"},
+      {"etcd_cert_file", "/etc/skrull/etcd.crt"},
+      {"etcd_key_file", "/etc/skrull/etcd.key"},
       {"log_format", "json"},
       {"slow_call_seconds", "0.125"},
       {"status_page", "false"},
@@ -108,8 +118,8 @@ TEST_CASE("Options: every option sets its own member and no other",
   std::string config;
   for (const auto& [name, value] : values) {
     CAPTURE(name, value);
-    const ServerOptions options =
-        ParseServerCommandLine({"--" + name + "=" + value}).value().options;
+    ServerOptions options;
+    REQUIRE(FindOption(name)->set(value, &options).ok());
     for (const Option& option : OptionRegistry()) {
       CAPTURE(option.name);
       CHECK(option.get(options) ==
@@ -144,7 +154,8 @@ TEST_CASE("Options: a value out of range is refused with name, value and range",
       Row{"drain_seconds", "inf"}, Row{"drain_seconds", "-0.1"},
       Row{"drain_seconds", "5s"}, Row{"min_ping_seconds", "0"},
       Row{"log_format", "xml"}, Row{"job_metrics", "10001"},
-      Row{"reflection", "yes"}, Row{"reflection", ""}, Row{"tls_client_certificates", "no"}, Row{"log_level", "INFO"},
+      Row{"reflection", "yes"}, Row{"reflection", ""},
+      Row{"tls_client_certificates", "no"}, Row{"log_level", "INFO"},
       Row{"store", ""}, Row{"store", "postgres:x"}, Row{"store", "sqlite:"},
       Row{"listen_address", ""}, Row{"listen_address", "localhost"},
       Row{"listen_address", ":7419"}, Row{"listen_address", "host:"},
