@@ -271,10 +271,11 @@ TEST_CASE("SqliteStore: a disk that is full at the start is refused",
   StoreDir dir;
   const bool upgrades = GENERATE(false, true);
   if (upgrades) RunSql(dir.file(), ReadAll(SKRULL_STORE_V1));
-  const std::string before = ReadAll(dir.file());
   const int code = InChild([&] {
     signal(SIGXFSZ, SIG_IGN);
-    const rlimit tight = {.rlim_cur = before.size(), .rlim_max = before.size()};
+    // No byte of a new file, and less than the log of an upgrade needs.
+    const rlim_t bytes = upgrades ? 2 * kPage : 0;
+    const rlimit tight = {.rlim_cur = bytes, .rlim_max = bytes};
     if (setrlimit(RLIMIT_FSIZE, &tight) != 0) return 1;
     const absl::Status status = OpenStore(dir.uri()).status();
     return ReasonOf(status) == ErrorReason::kStoreFailed ? 0 : 2;
