@@ -68,9 +68,10 @@ FaultClient::Answer FaultClient::Read(const grpc::Status& status,
 void FaultClient::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const uint64_t choice = engine_() % 100;
+    const bool change = engine_() % 64 == 0;
     const std::optional<Request> step = history_->AnyStep(&engine_);
     const std::optional<Request> planned = history_->AnyPlanned(&engine_);
-    if (choice < 4 || !step) {
+    if (change || !step) {
       ChangeJob();
     } else if (choice < 40 || !planned) {
       Plan(*step);

@@ -13,6 +13,7 @@ namespace skrull::testing {
 namespace {
 
 constexpr size_t kMaxWrongs = 20;  // listed; one is enough to fail
+constexpr size_t kLatest = 300;    // plans that clients ask about
 
 std::string TextOf(const Life& life) {
   return life.job + " generation " + std::to_string(life.generation);
@@ -240,8 +241,9 @@ std::optional<Life> History::AnyLife(std::mt19937_64* engine) {
 std::optional<Request> History::AnyPlanned(std::mt19937_64* engine) {
   MutexLock lock(&mutex_);
   if (planned_.empty()) return std::nullopt;
-  // Of any age, and of lives that have ended, too.
-  return planned_[(*engine)() % planned_.size()];
+  // Of the latest ones, some of them of lives that have ended.
+  const size_t latest = std::min(planned_.size(), kLatest);
+  return planned_[planned_.size() - 1 - (*engine)() % latest];
 }
 
 std::optional<Request> History::AnyStep(std::mt19937_64* engine) {

@@ -196,13 +196,13 @@ TEST_CASE("SqliteStore: no flipped byte is taken for another store",
   for (size_t begin = 0; begin < sound.size(); begin += kPage) {
     const size_t skip = begin == 0 ? 100 : 0;
     for (size_t i = 0; i < 16; ++i) places.push_back(begin + skip + i);
-    for (size_t i = 16; i < kPage - skip; i += 97) {
+    for (size_t i = 16; i < kPage - skip; i += 211) {
       places.push_back(begin + skip + i);
     }
   }
   std::map<Outcome, int> outcomes;
   for (const size_t place : places) {
-    for (const int bits : {0x01, 0x80, 0xff}) {
+    for (const int bits : {0x01, 0xff}) {
       CAPTURE(place, bits);
       std::string damaged = sound;
       damaged[place] = static_cast<char>(damaged[place] ^ bits);
@@ -212,8 +212,10 @@ TEST_CASE("SqliteStore: no flipped byte is taken for another store",
       CHECK(outcome != Outcome::kOther);
     }
   }
-  CHECK(outcomes[Outcome::kRefused] > 100);
-  CHECK(outcomes[Outcome::kSame] > 100);  // bytes that nothing is kept in
+  // Each way is taken: the start, a call, and bytes that nothing is kept in.
+  CHECK(outcomes[Outcome::kRefused] > 50);
+  CHECK(outcomes[Outcome::kFailed] > 50);
+  CHECK(outcomes[Outcome::kSame] > 50);
 }
 
 TEST_CASE("SqliteStore: a log that was cut or changed is a log that ended",
@@ -269,10 +271,11 @@ TEST_CASE("SqliteStore: a disk that is full at the start is refused",
   StoreDir dir;
   const bool upgrades = GENERATE(false, true);
   if (upgrades) RunSql(dir.file(), ReadAll(SKRULL_STORE_V1));
-  const std::string before = ReadAll(dir.file());
   const int code = InChild([&] {
     signal(SIGXFSZ, SIG_IGN);
-    const rlimit tight = {.rlim_cur = before.size(), .rlim_max = before.size()};
+    // No byte of a new file, and less than the log of an upgrade needs.
+    const rlim_t bytes = upgrades ? 2 * kPage : 0;
+    const rlimit tight = {.rlim_cur = bytes, .rlim_max = bytes};
     if (setrlimit(RLIMIT_FSIZE, &tight) != 0) return 1;
     const absl::Status status = OpenStore(dir.uri()).status();
     return ReasonOf(status) == ErrorReason::kStoreFailed ? 0 : 2;
