@@ -35,7 +35,7 @@ h2 { font-size: 1.05rem; margin: 1.75rem 0 .6rem; }
 .state.warn { color: var(--warn); background: var(--warn-back); }
 .push { margin-left: auto; }
 .facts {
-  display: grid; grid-template-columns: repeat(auto-fill, minmax(8rem, 1fr));
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(8.6rem, 1fr));
   gap: .6rem; margin: 1rem 0 0;
 }
 .facts div, table, .plan { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; }
