@@ -217,7 +217,8 @@ class Shapes(unittest.TestCase):
     def test_what_cannot_work_is_refused(self):
         for over, message in (
                 ({"replicas": 2}, "replicas above 1 need store.etcd"),
-                ({"security": {"clientCertificates": "required"}}, "needs security.tls")):
+                ({"security": {"clientCertificates": "required"}}, "needs security.tls"),
+                ({"security": {"authSecret": "a"}}, "tokens never go in plain text")):
             with self.assertRaisesRegex(chart.TemplateError, message):
                 objects(over)
 

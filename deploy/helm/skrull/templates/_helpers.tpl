@@ -38,6 +38,9 @@ tls_client_certificates = {{ .Values.security.clientCertificates }}
 {{- if .Values.security.clientCertificates }}
 {{- fail "security.clientCertificates needs security.tlsSecret" }}
 {{- end }}
+{{- if .Values.security.authSecret }}
+{{- fail "security.authSecret needs security.tlsSecret: tokens never go in plain text" }}
+{{- end }}
 allow_plaintext = true
 {{- end }}
 {{- if .Values.security.authSecret }}
