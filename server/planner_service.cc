@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -11,9 +12,11 @@
 #include "google/protobuf/util/time_util.h"
 #include "skrull/planner/error.h"
 #include "skrull/server/auth/grpc_security.h"
+#include "skrull/server/batch_request.h"
 #include "skrull/server/calibration/apply.h"
 #include "skrull/server/convert.h"
 #include "skrull/server/deadline.h"
+#include "skrull/server/plan_client.h"
 
 namespace skrull {
 namespace {
@@ -40,6 +43,29 @@ void RecordToProto(const JobRecord& record, v1::Job* job) {
   *job->mutable_calibration() = record.calibration;
   *job->mutable_calibrated_spec() =
       ApplyCalibration(record.spec, record.calibration);
+}
+
+absl::StatusOr<v1::PlanBatchRequest> Parse(grpc::ByteBuffer bytes) {
+  v1::PlanBatchRequest message;  // reading consumes the buffer, not the data
+  if (!grpc::SerializationTraits<v1::PlanBatchRequest>::Deserialize(&bytes,
+                                                                    &message)
+           .ok()) {
+    return FieldError("request", "is not a skrull.v1.PlanBatchRequest");
+  }
+  return message;
+}
+
+// Up to `count` bytes.
+std::string FirstBytes(const grpc::ByteBuffer& bytes, size_t count) {
+  std::vector<grpc::Slice> slices;
+  std::string first;
+  if (!bytes.Dump(&slices).ok()) return first;
+  for (const grpc::Slice& slice : slices) {
+    const size_t part = std::min(slice.size(), count - first.size());
+    first.append(reinterpret_cast<const char*>(slice.begin()), part);
+    if (first.size() == count) break;
+  }
+  return first;
 }
 
 // The wire form of a PlanBatchResponse whose plan is `plan.record().plan`.
@@ -279,26 +305,42 @@ grpc::ServerUnaryReactor* PlannerService::PlanBatch(
   const std::optional<Caller> who = Admit(*context, Access::kUse, call);
   if (!who) return call;
   const auto size = static_cast<int64_t>(request->Length());
-  grpc::ByteBuffer bytes(*request);  // decoding consumes it; the data is shared
-  v1::PlanBatchRequest message;
-  if (!grpc::SerializationTraits<v1::PlanBatchRequest>::Deserialize(&bytes,
-                                                                    &message)
-           .ok()) {
-    call->Answer(FieldError("request", "is not a skrull.v1.PlanBatchRequest"));
-    return call;
+  const bool read_later = size > Backend::kMaxInlineBytes;
+  std::string job;
+  absl::StatusOr<v1::PlanBatchRequest> message = v1::PlanBatchRequest();
+  if (read_later) {
+    job = PeekJob(FirstBytes(*request, kJobPeekBytes));
+  } else {
+    message = Parse(*request);
+    if (!message.ok()) {
+      call->Answer(message.status());
+      return call;
+    }
+    job = message->job();
   }
-  call->SetJob(message.job());
+  call->SetJob(job);
   const auto caller = std::make_shared<PlanCaller>(
       CallDeadline(*context, backend_->clock(), kNoDeadline),
       [call, response](const PlanOutcome& result) {
         if (result.ok()) *response = EncodeResponse(*result);
         call->Answer(result.status());
       });
-  call->OnGone([caller] {
+  call->OnGone([backend = backend_, caller] {
     caller->Complete(
         MakeError({.reason = ErrorReason::kCancelled}, "the caller went away"));
+    backend->ForgetCaller(caller);
   });
-  backend_->PlanBatch(*who, std::move(message), size, caller);
+  const PlanOrigin origin{.who = *who, .peer = PeerHost(context->peer())};
+  if (read_later) {
+    // The bytes are shared: they outlive the call if they must.
+    backend_->PlanUnread(origin,
+                         {.request_bytes = size,
+                          .job = job,
+                          .read = [bytes = *request] { return Parse(bytes); }},
+                         caller);
+  } else {
+    backend_->PlanBatch(origin, *std::move(message), size, caller);
+  }
   return call;
 }
 
