@@ -5,7 +5,7 @@
 
 #include "skrull/planner/error.h"
 #include "skrull/server/plan_client.h"
-#include "skrull/tests/server/fake_clock.h"
+#include "skrull/tests/server/observe/manual_clock.h"
 
 namespace skrull {
 namespace {
@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 TEST_CASE("LengthQuota: a burst, then the rate", "[server][quota]") {
-  testing::FakeClock clock;
+  testing::ManualClock clock;
   LengthQuota quota(100, &clock);
   // Ten seconds' worth at once, in batches of 300; the one that exceeds it
   // still passes.
@@ -47,7 +47,7 @@ TEST_CASE("LengthQuota: a burst, then the rate", "[server][quota]") {
 
 TEST_CASE("LengthQuota: no more than the burst is saved up",
           "[server][quota]") {
-  testing::FakeClock clock;
+  testing::ManualClock clock;
   LengthQuota quota(100, &clock);
   quota.Charge("a", 1);
   clock.Advance(seconds(100000));
@@ -57,7 +57,7 @@ TEST_CASE("LengthQuota: no more than the burst is saved up",
 
 TEST_CASE("LengthQuota: clients are forgotten when they are square again",
           "[server][quota]") {
-  testing::FakeClock clock;
+  testing::ManualClock clock;
   LengthQuota quota(100, &clock);
   quota.Charge("debtor", 1'000'000);
   for (int i = 0; i < 1000; ++i) {
@@ -69,7 +69,7 @@ TEST_CASE("LengthQuota: clients are forgotten when they are square again",
 }
 
 TEST_CASE("LengthQuota: 0 is none", "[server][quota]") {
-  testing::FakeClock clock;
+  testing::ManualClock clock;
   LengthQuota quota(0, &clock);
   quota.Charge("a", INT64_MAX);
   CHECK(quota.Check("a").ok());

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "skrull/planner/error.h"
-#include "skrull/tests/server/fake_clock.h"
+#include "skrull/tests/server/observe/manual_clock.h"
 #include "skrull/tests/server/planning_pool_test_util.h"
 
 namespace skrull {
@@ -17,8 +17,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing::Blocker;
-using testing::FakeClock;
 using testing::Flight;
+using testing::ManualClock;
 using testing::ReasonOf;
 using testing::TestCaller;
 
@@ -70,7 +70,7 @@ class Pool {
   }
 
  private:
-  FakeClock clock_;
+  ManualClock clock_;
   Metrics metrics_;
   std::string order_;  // of the pool's thread, while it runs
   std::vector<std::unique_ptr<TestCaller>> callers_;
