@@ -38,7 +38,7 @@ constexpr double kKeepaliveTimeoutSeconds = 1;
 // gRPC looks at its timers when it has time.
 constexpr double kSlackSeconds = 20;
 // No client's call has a later deadline.
-constexpr seconds kLastCall{30};
+constexpr seconds kLastCall{60};
 // Memory is measured from when caches and pools have filled: a third of the
 // run, and ten minutes are enough.
 constexpr double kWarmUpShare = 1.0 / 3;

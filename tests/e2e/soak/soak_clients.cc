@@ -18,10 +18,13 @@ using grpc::StatusCode;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kCallTime{30};
+constexpr seconds kCallTime{60};
 // What the daemon gives a connection to say something.
 constexpr seconds kHandshakeTime{20};
 constexpr int kRanks = 8;
+// Lengths of a batch that the daemon does not read on the thread that gets it:
+// more than 16 KiB.
+constexpr int64_t kLargeBatch = 12000;
 constexpr size_t kMaxFailures = 20;
 
 // One client on a connection of its own.
@@ -79,6 +82,7 @@ class Peer {
     spec.mutable_parallelism()->set_dp_size(2);
     spec.mutable_parallelism()->set_cp_size(kRanks / 2);
     spec.mutable_memory()->set_bucket_size_tokens(26624);
+    spec.set_policy(v1::POLICY_SKRULL);  // more calls for the same time
     v1::Job job;
     log->Ended("CreateJob", stub_->CreateJob(&context, request, &job),
                {StatusCode::OK});
@@ -163,7 +167,8 @@ void RunTrainer(const SoakClient& client, const std::stop_token& stop) {
       grpc::ClientContext context;
       SetTime(&context, kCallTime);
       v1::PlanBatchResponse plan;
-      const int64_t size = peer.Below(20) == 0 ? 20000 : 1 + peer.Below(256);
+      const int64_t size =
+          peer.Below(20) == 0 ? kLargeBatch : 1 + peer.Below(256);
       const grpc::Status planned =
           peer.stub().PlanBatch(&context, peer.Batch(step, size), &plan);
       log.Ended("PlanBatch", planned,
@@ -209,7 +214,7 @@ class GivenUp {
     Pending<v1::PlanBatchResponse> call;
     SetTimeOf(&call.context);
     const v1::PlanBatchRequest request =
-        peer_->Batch(step, peer_->Below(3) == 0 ? 20000 : 500);
+        peer_->Batch(step, peer_->Below(3) == 0 ? kLargeBatch : 500);
     peer_->stub().async()->PlanBatch(&call.context, &request, &call.response,
                                      call.Done());
     Finish("PlanBatch given up", &call);

@@ -37,7 +37,7 @@ class SoakLog {
 };
 
 // Each runs until `stop`, and ends within the longest deadline of its calls,
-// 30 s. `id` tells those of one kind apart and seeds what they draw.
+// a minute. `id` tells those of one kind apart and seeds what they draw.
 struct SoakClient {
   std::string address;
   int id = 0;
