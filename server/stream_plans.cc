@@ -123,11 +123,15 @@ class StreamPlansReactor
     TsanAcquire(this);
     owner_->Remove(this);
     ActiveCalls* const active = services_.active;
+    // Batches that nobody will answer any more; their callers hold the stream.
+    std::deque<std::shared_ptr<Slot>> slots;
     std::shared_ptr<StreamPlansReactor> self;
     {
       MutexLock lock(&mutex_);
+      slots.swap(slots_);
       self.swap(self_);
     }
+    slots.clear();
     self.reset();  // may delete this
     active->Remove();
   }

@@ -42,6 +42,9 @@ struct SoakClient {
   std::string address;
   int id = 0;
   SoakLog* log = nullptr;
+  // Of its first job, less 1. Above those of any earlier client of the same id:
+  // the daemon then forgets what that one left.
+  int64_t last_generation = 0;
 };
 
 // Registers a job, plans and fetches steps, reports, and leaves: it deletes the
