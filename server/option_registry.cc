@@ -302,6 +302,49 @@ std::vector<Option> MakeRegistry() {
                "deadline is later. A call without a deadline waits 30 seconds "
                "at most."),
        }},
+      {"Overload",
+       {
+           Seconds("max_queue_seconds", &O::max_queue_seconds, 0.001, 3600,
+                   "Longest time that a job's batch is let wait for a "
+                   "planning thread behind others of the job: one whose turn "
+                   "is expected later is refused at once with QUEUE_FULL and "
+                   "a time to retry after. Turns are fair to jobs, so a job's "
+                   "own backlog counts, and the turns of others that come "
+                   "before its end; not the batches that are being planned. A "
+                   "batch that takes long itself may wait for eight times as "
+                   "long as it takes."),
+           Integer("planning_queue_bytes", &O::planning_queue_bytes, 1 << 20,
+                   int64_t{1} << 40,
+                   "Most memory, bytes, that the batches waiting for a "
+                   "planning thread may hold; one more is refused with "
+                   "QUEUE_FULL. A single batch may wait whatever it holds. "
+                   "At least a few times max_request_bytes."),
+       }},
+      {"Quotas",
+       {
+           Integer("quota_jobs", &O::quota_jobs, 0, 10'000'000,
+                   "Most jobs of one owner; one more is refused with "
+                   "QUOTA_EXCEEDED. 0: no quota. Without authentication "
+                   "jobs have no owner, and there is no such quota."),
+           Integer("quota_lengths_per_second", &O::quota_lengths_per_second, 0,
+                   1'000'000'000'000,
+                   "Lengths a second that one client may have planned, on "
+                   "average; a client that sent none for ten seconds may "
+                   "send ten seconds' worth at once. Every answered batch "
+                   "counts, one that was planned before included. The "
+                   "batch that exceeds the quota is still planned, and the "
+                   "next ones are refused with QUOTA_EXCEEDED and a time to "
+                   "retry after, until it is made up for. 0: no quota. A "
+                   "client is an authenticated caller; without "
+                   "authentication it is a job, and for batches without a "
+                   "job the peer's address."),
+           Integer("quota_concurrent_plans", &O::quota_concurrent_plans, 0,
+                   1 << 20,
+                   "Batches of one client that may wait for a planning "
+                   "thread or be planned at the same time; identical ones "
+                   "count once. One more is refused with QUOTA_EXCEEDED and "
+                   "a time to retry after. 0: no quota."),
+       }},
       {"Connections",
        {
            Seconds("keepalive_seconds", &O::keepalive_seconds, 1, 86400,

@@ -61,6 +61,15 @@ struct ServerOptions {
   int64_t max_waiting_calls = 65536;
   double max_wait_seconds = 600;  // of one such call
 
+  // Overload: what is refused before it waits.
+  double max_queue_seconds = 1;
+  int64_t planning_queue_bytes = int64_t{256} << 20;
+
+  // Quotas of each client; 0 = none.
+  int64_t quota_jobs = 0;
+  int64_t quota_lengths_per_second = 0;
+  int64_t quota_concurrent_plans = 0;
+
   // Connections.
   double keepalive_seconds = 60;          // idle time before the daemon pings
   double keepalive_timeout_seconds = 20;  // wait for the answer to a ping
