@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -102,6 +103,7 @@ Backend::Backend(const ServerOptions& options, std::unique_ptr<Store> store,
       board_({.max_jobs = std::max(kBoardJobs, options.job_metrics),
               .max_plans = kBoardPlans},
              clock),
+      length_quota_(options.quota_lengths_per_second, clock),
       planner_(store_.get(), options.kept_steps, clock, logger, metrics),
       plans_(
           {.max_waits = options.max_waiting_calls},
@@ -131,8 +133,12 @@ Backend::Backend(const ServerOptions& options, std::unique_ptr<Store> store,
             }),
       store_pool_("store", kStoreThreads,
                   kStoreQueue + options.max_waiting_calls, clock),
-      planning_pool_(options.planning_threads, options.planning_queue, clock,
-                     metrics) {
+      planning_pool_({.threads = options.planning_threads,
+                      .max_queued = options.planning_queue,
+                      .max_queued_bytes = options.planning_queue_bytes,
+                      .max_queue_seconds = options.max_queue_seconds,
+                      .max_client_plans = options.quota_concurrent_plans},
+                     clock, metrics) {
   metrics_->SetBounds(
       {.planning_threads = options.planning_threads,
        .queued_batches = options.planning_queue,
@@ -145,41 +151,52 @@ Backend::~Backend() {
   Close();
 }
 
-void Backend::PlanBatch(const Caller& who, v1::PlanBatchRequest request,
+void Backend::PlanBatch(const PlanOrigin& origin, v1::PlanBatchRequest request,
                         int64_t request_bytes,
                         std::shared_ptr<PlanCaller> caller) {
   if (draining_) return caller->Complete(DrainingError());
   if (request.job().empty()) {  // no registered job: nothing to be current with
-    return PlanCurrent(who, request, request_bytes, std::move(caller));
+    return PlanCurrent(origin, request, request_bytes, std::move(caller));
   }
   const auto shared =
       std::make_shared<const v1::PlanBatchRequest>(std::move(request));
-  WhenCurrent([this, who, shared, request_bytes,
+  WhenCurrent([this, origin, shared, request_bytes,
                caller = std::move(caller)](const absl::Status& current) {
     if (!current.ok()) return caller->Complete(current);
-    PlanCurrent(who, *shared, request_bytes, caller);
+    PlanCurrent(origin, *shared, request_bytes, caller);
   });
 }
 
-void Backend::PlanCurrent(const Caller& who,
+void Backend::PlanCurrent(const PlanOrigin& origin,
                           const v1::PlanBatchRequest& request,
                           int64_t request_bytes,
                           std::shared_ptr<PlanCaller> caller) {
   const auto start = clock_->MonotonicNow();
   absl::StatusOr<BatchRequest> read =
-      ReadBatchRequest(who, request, request_bytes, options_, &jobs_);
+      ReadBatchRequest(origin.who, request, request_bytes, options_, &jobs_);
   if (!read.ok()) return caller->Complete(read.status());
+  const auto flight = std::make_shared<PlanFlight>();
+  flight->share = ShareOf(origin, request.job());
+  flight->client = ClientOf(origin, request.job());
+  flight->lengths = std::ssize(read->lengths);
+  flight->bytes = std::max(
+      request_bytes, flight->lengths * static_cast<int64_t>(sizeof(int64_t)));
+  const absl::Status quota = length_quota_.Check(flight->client);
+  if (!quota.ok()) return caller->Complete(quota);
   const auto batch = std::make_shared<const BatchRequest>(*std::move(read));
   if (batch->commit) {
     if (auto plan = plans_.Find(batch->step_key())) {
+      length_quota_.Charge(flight->client, flight->lengths);
       return caller->Complete(BatchPlanner::Standing(*batch, std::move(plan)));
     }
   }
+  flight->task = TaskFor(batch);
+  flight->callers.push_back(std::move(caller));
   const std::chrono::duration<double> spent = clock_->MonotonicNow() - start;
   metrics_->ObservePhase(PlanningPhase::kDecode, spent.count());
-
-  planning_pool_.Submit(batch->flight_key(), std::move(caller),
-                        [this, batch] { return PlanNow(*batch); });
+  if (planning_pool_.Submit(flight)) {
+    length_quota_.Charge(flight->client, flight->lengths);
+  }
 }
 
 PlanOutcome Backend::PlanNow(const BatchRequest& batch) {
@@ -199,6 +216,60 @@ PlanOutcome Backend::PlanNow(const BatchRequest& batch) {
     }
   }
   return result;
+}
+
+void Backend::PlanUnread(const PlanOrigin& origin, UnreadBatch unread,
+                         std::shared_ptr<PlanCaller> caller) {
+  if (draining_) return caller->Complete(DrainingError());
+  absl::Status status = CheckRequestBytes(unread.request_bytes, options_);
+  if (status.ok() && !unread.job.empty()) {
+    status = ValidateJobName(unread.job, "job");
+  }
+  if (!status.ok()) return caller->Complete(status);
+  // Always: the request may name a job that is not known yet.
+  WhenCurrent([this, origin, unread = std::move(unread),
+               caller = std::move(caller)](const absl::Status& current) {
+    if (!current.ok()) return caller->Complete(current);
+    QueueUnread(origin, unread, caller);
+  });
+}
+
+void Backend::QueueUnread(const PlanOrigin& origin, UnreadBatch unread,
+                          std::shared_ptr<PlanCaller> caller) {
+  absl::Status status;
+  if (!unread.job.empty()) {
+    status = jobs_.FindFor(origin.who, Access::kUse, unread.job).status();
+  }
+  const std::string client = ClientOf(origin, unread.job);
+  if (status.ok()) status = length_quota_.Check(client);
+  if (!status.ok()) return caller->Complete(status);
+  const auto flight = std::make_shared<PlanFlight>();
+  flight->share = ShareOf(origin, unread.job);
+  flight->client = client;
+  // A length below 16,384 takes two bytes.
+  flight->lengths = unread.request_bytes / 2;
+  flight->bytes = unread.request_bytes;
+  flight->callers.push_back(std::move(caller));
+  flight->read = [this, who = origin.who, client, bytes = unread.request_bytes,
+                  read = std::move(unread.read)]() -> absl::StatusOr<PlanTask> {
+    const auto start = clock_->MonotonicNow();
+    const absl::StatusOr<v1::PlanBatchRequest> request = read();
+    if (!request.ok()) return request.status();
+    absl::StatusOr<BatchRequest> batch =
+        ReadBatchRequest(who, *request, bytes, options_, &jobs_);
+    if (!batch.ok()) return batch.status();
+    length_quota_.Charge(client, std::ssize(batch->lengths));
+    const std::chrono::duration<double> spent = clock_->MonotonicNow() - start;
+    metrics_->ObservePhase(PlanningPhase::kDecode, spent.count());
+    return TaskFor(std::make_shared<const BatchRequest>(*std::move(batch)));
+  };
+  planning_pool_.Submit(flight);
+}
+
+PlanTask Backend::TaskFor(std::shared_ptr<const BatchRequest> batch) {
+  std::string key = batch->flight_key();
+  return {.key = std::move(key),
+          .plan = [this, batch = std::move(batch)] { return PlanNow(*batch); }};
 }
 
 void Backend::WaitForPlan(const std::shared_ptr<RegisteredJob>& job,
@@ -256,8 +327,12 @@ void Backend::CreateJob(
                    .generation = request.generation(),
                    .owner = who.subject,
                    .create_time_micros = now.count()};
-  const CreateTerms terms{.max_jobs = options_.max_jobs,
-                          .any_owner = who.role == Role::kAdmin};
+  CreateTerms terms{.max_jobs = options_.max_jobs,
+                    .any_owner = who.role == Role::kAdmin};
+  // Where callers are not told apart, jobs have no owner, and no quota.
+  if (options_.quota_jobs > 0 && !who.subject.empty()) {
+    terms.max_owner_jobs = options_.quota_jobs;
+  }
   const absl::Status queued = store_pool_.Submit(
       [this, wanted = std::move(wanted), terms, done](const absl::Status& run) {
         if (!run.ok()) return done(run);

@@ -23,9 +23,11 @@
 #include "skrull/server/calibrator.h"
 #include "skrull/server/clock.h"
 #include "skrull/server/job_directory.h"
+#include "skrull/server/length_quota.h"
 #include "skrull/server/log.h"
 #include "skrull/server/metrics.h"
 #include "skrull/server/options.h"
+#include "skrull/server/plan_client.h"
 #include "skrull/server/plan_directory.h"
 #include "skrull/server/planning_pool.h"
 #include "skrull/server/rendezvous.h"
@@ -59,10 +61,33 @@ class Backend {
     store_->WhenCurrent(std::move(then));
   }
 
+  // Larger requests go to PlanUnread: what a handler reads itself, it reads in
+  // about a millisecond (8,000 lengths), so that it holds up no other call.
+  static constexpr int64_t kMaxInlineBytes = 16 << 10;
+
   // Answers `caller` with the plan of a request of `request_bytes` bytes: at
   // once if it is in memory or cannot be planned, else from the planning pool.
-  void PlanBatch(const Caller& who, v1::PlanBatchRequest request,
+  void PlanBatch(const PlanOrigin& origin, v1::PlanBatchRequest request,
                  int64_t request_bytes, std::shared_ptr<PlanCaller> caller);
+
+  // A request that is still to be read.
+  struct UnreadBatch {
+    int64_t request_bytes = 0;
+    // The job that it names; empty without one, or if it is not known yet.
+    std::string job;
+    // Called at most once, on a planning thread. Errors go to the caller.
+    std::function<absl::StatusOr<v1::PlanBatchRequest>()> read;
+  };
+  // The same; the request is read when it is planned. What can be refused
+  // without reading it is refused here.
+  void PlanUnread(const PlanOrigin& origin, UnreadBatch unread,
+                  std::shared_ptr<PlanCaller> caller);
+
+  // To be called when the caller of either has gone away, after it was
+  // completed.
+  void ForgetCaller(const std::shared_ptr<PlanCaller>& caller) {
+    planning_pool_.Forget(caller);
+  }
 
   // Has the wait answered with the committed plan. Looks into the store if it
   // is the first for its step.
@@ -121,13 +146,18 @@ class Backend {
   Backend(const ServerOptions& options, std::unique_ptr<Store> store,
           const Clock* clock, const Logger* logger, Metrics* metrics);
 
-  void PlanCurrent(const Caller& who, const v1::PlanBatchRequest& request,
-                   int64_t request_bytes, std::shared_ptr<PlanCaller> caller);
+  void PlanCurrent(const PlanOrigin& origin,
+                   const v1::PlanBatchRequest& request, int64_t request_bytes,
+                   std::shared_ptr<PlanCaller> caller);
+  void QueueUnread(const PlanOrigin& origin, UnreadBatch unread,
+                   std::shared_ptr<PlanCaller> caller);
   void ReportCurrent(const Caller& who, const v1::ReportStepRequest& request,
                      const Calibrator::Done& done);
   // The answer to a batch, in a later epoch where only that one holds it;
   // published if it is committed. On a planning thread.
   PlanOutcome PlanNow(const BatchRequest& batch);
+  // What plans and commits a request, and has it known.
+  PlanTask TaskFor(std::shared_ptr<const BatchRequest> batch);
   // Runs a task on the store's pool; here if that is full or closed.
   void RunSoon(std::function<void()> task);
   void FindInStore(const std::shared_ptr<RegisteredJob>& job,
@@ -140,6 +170,7 @@ class Backend {
   const std::chrono::system_clock::time_point start_time_;
   std::atomic<bool> draining_ = false;
   StatusBoard board_;
+  LengthQuota length_quota_;
   const BatchPlanner planner_;
   PlanDirectory plans_;
   Rendezvous rendezvous_;

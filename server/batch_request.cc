@@ -71,11 +71,9 @@ absl::StatusOr<BatchRequest> ReadBatchRequest(
     return LimitError("lengths", "lengths in one batch", request.lengths_size(),
                       options.max_lengths);
   }
-  if (request_bytes > options.max_request_bytes) {
-    return LimitError("request", "bytes in one request", request_bytes,
-                      options.max_request_bytes);
-  }
-  absl::Status status = CheckStep(request.step(), request.attempt());
+  absl::Status status = CheckRequestBytes(request_bytes, options);
+  if (!status.ok()) return status;
+  status = CheckStep(request.step(), request.attempt());
   if (!status.ok()) return status;
   const absl::StatusOr<std::optional<Policy>> policy =
       PolicyFromProto(request.policy(), "policy");
@@ -90,6 +88,28 @@ absl::StatusOr<BatchRequest> ReadBatchRequest(
   out.commit = out.registered != nullptr && !request.validate_only();
   out.digest = RequestDigest(out.policy, out.lengths);
   return out;
+}
+
+absl::Status CheckRequestBytes(int64_t request_bytes,
+                               const ServerOptions& options) {
+  if (request_bytes <= options.max_request_bytes) return absl::OkStatus();
+  return LimitError("request", "bytes in one request", request_bytes,
+                    options.max_request_bytes);
+}
+
+std::string PeekJob(const std::string& first_bytes) {
+  // Tag of field 1, length-delimited; then the length, in one or two bytes.
+  if (first_bytes.size() < 2 || first_bytes[0] != ((1 << 3) | 2)) return "";
+  size_t length = static_cast<uint8_t>(first_bytes[1]);
+  size_t begin = 2;
+  if (length >= 0x80) {
+    if (first_bytes.size() < 3) return "";
+    length = (length & 0x7f) | static_cast<uint8_t>(first_bytes[2]) << 7;
+    begin = 3;
+  }
+  return begin + length <= first_bytes.size()
+             ? first_bytes.substr(begin, length)
+             : "";
 }
 
 absl::Status CheckStep(int64_t step, int32_t attempt,

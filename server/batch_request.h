@@ -54,6 +54,16 @@ absl::StatusOr<BatchRequest> ReadBatchRequest(
     const Caller& who, const v1::PlanBatchRequest& request,
     int64_t request_bytes, const ServerOptions& options, JobDirectory* jobs);
 
+// RESOURCE_EXHAUSTED, kLimitExceeded, for a request over `options`' limit.
+absl::Status CheckRequestBytes(int64_t request_bytes,
+                               const ServerOptions& options);
+
+// The job that a serialized PlanBatchRequest names, from its first bytes: at
+// least kJobPeekBytes of them, or all. Empty if it names none, or not in its
+// first field; every encoder writes fields in order. No other field is read.
+inline constexpr size_t kJobPeekBytes = 256;
+std::string PeekJob(const std::string& first_bytes);
+
 // INVALID_ARGUMENT, naming the field, unless step >= 0 and attempt is in
 // 0 .. kMaxAttempt.
 absl::Status CheckStep(int64_t step, int32_t attempt,

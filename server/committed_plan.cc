@@ -81,6 +81,10 @@ absl::StatusOr<std::shared_ptr<const CommittedPlan>> CommittedPlan::Decode(
   if (plan.ok() && plan->chunk_plan && !IsShareable(*plan->chunk_plan)) {
     plan = absl::InvalidArgumentError("its chunks are not legal");
   }
+  // A store does not notice a byte that changed on its disk.
+  if (plan.ok() && PlanDigest(message) != message.digest()) {
+    plan = absl::InvalidArgumentError("it is not that of its digest");
+  }
   if (!plan.ok()) {
     return MakeError(
         {.reason = ErrorReason::kInternal},

@@ -26,7 +26,7 @@ class CommittedPlan {
                                                    PlanRecord record);
 
   // Decodes a record of the store. Errors: INTERNAL, kInternal, for bytes that
-  // are no plan.
+  // are no plan, or not that of its digest. O(bytes).
   static absl::StatusOr<std::shared_ptr<const CommittedPlan>> Decode(
       PlanRecord record);
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "skrull/planner/error.h"
+#include "skrull/server/etcd/etcd_uri.h"
 
 namespace skrull {
 namespace {
@@ -150,7 +151,9 @@ bool IsMetricsAddress(const std::string& text) {
 bool IsAnyText(const std::string& /*text*/) { return true; }
 
 bool IsStore(const std::string& text) {
-  return text == "memory" || (text.rfind("sqlite:", 0) == 0 && text.size() > 7);
+  return text == "memory" ||
+         (text.rfind("sqlite:", 0) == 0 && text.size() > 7) ||
+         ParseEtcdUri(text).ok();
 }
 
 std::vector<Option> MakeRegistry() {
@@ -227,16 +230,40 @@ std::vector<Option> MakeRegistry() {
        }},
       {"Storage",
        {
-           Text("store", &O::store, "memory or sqlite:PATH", IsStore,
+           Text("store", &O::store,
+                "memory, sqlite:PATH or etcd://HOST:PORT[,HOST:PORT...]/PREFIX",
+                IsStore,
                 "Where jobs, plans and reports are kept. With `memory` nothing "
                 "survives the process. `sqlite:PATH` is a database file, made "
                 "when missing, that one daemon at a time may hold; a plan is "
                 "on disk before it is answered. Deployments want "
                 "`sqlite:PATH`: without it a restart in the middle of a step "
-                "forgets the plan that some ranks already run."),
+                "forgets the plan that some ranks already run. "
+                "`etcd://HOST:PORT,.../PREFIX` keeps all under the keys "
+                "/PREFIX/ of an etcd cluster, whose members are listed; any "
+                "number of daemons may share it as replicas."),
            Integer("kept_steps", &O::kept_steps, 1, 1 << 20,
                    "Steps kept per job, those committed last. A step that was "
                    "forgotten can be planned anew."),
+       }},
+      {"etcd",
+       {
+           Seconds("etcd_timeout_seconds", &O::etcd_timeout_seconds, 0.1, 300,
+                   "Longest time that one read or change of an etcd store may "
+                   "take, with all attempts at all members; after it the call "
+                   "fails with STORE_FAILED. A daemon that cannot reach etcd "
+                   "for so long when it starts exits with status 1."),
+           Text("etcd_ca_file", &O::etcd_ca_file, "PATH, or empty for none",
+                IsAnyText,
+                "PEM file of the authority that signed the certificates of "
+                "etcd's members. Empty: connections to etcd are not "
+                "encrypted. The three files are read when the daemon starts."),
+           Text("etcd_cert_file", &O::etcd_cert_file, "PATH, or empty for none",
+                IsAnyText,
+                "PEM file of the certificate that this daemon shows to etcd, "
+                "with `etcd_key_file`; for an etcd that asks for one."),
+           Text("etcd_key_file", &O::etcd_key_file, "PATH, or empty for none",
+                IsAnyText, "PEM file of that certificate's private key."),
        }},
       {"Limits",
        {
@@ -274,6 +301,49 @@ std::vector<Option> MakeRegistry() {
                "Longest wait of one GetRankPlan or Rendezvous call, if its own "
                "deadline is later. A call without a deadline waits 30 seconds "
                "at most."),
+       }},
+      {"Overload",
+       {
+           Seconds("max_queue_seconds", &O::max_queue_seconds, 0.001, 3600,
+                   "Longest time that a job's batch is let wait for a "
+                   "planning thread behind others of the job: one whose turn "
+                   "is expected later is refused at once with QUEUE_FULL and "
+                   "a time to retry after. Turns are fair to jobs, so a job's "
+                   "own backlog counts, and the turns of others that come "
+                   "before its end; not the batches that are being planned. A "
+                   "batch that takes long itself may wait for eight times as "
+                   "long as it takes."),
+           Integer("planning_queue_bytes", &O::planning_queue_bytes, 1 << 20,
+                   int64_t{1} << 40,
+                   "Most memory, bytes, that the batches waiting for a "
+                   "planning thread may hold; one more is refused with "
+                   "QUEUE_FULL. A single batch may wait whatever it holds. "
+                   "At least a few times max_request_bytes."),
+       }},
+      {"Quotas",
+       {
+           Integer("quota_jobs", &O::quota_jobs, 0, 10'000'000,
+                   "Most jobs of one owner; one more is refused with "
+                   "QUOTA_EXCEEDED. 0: no quota. Without authentication "
+                   "jobs have no owner, and there is no such quota."),
+           Integer("quota_lengths_per_second", &O::quota_lengths_per_second, 0,
+                   1'000'000'000'000,
+                   "Lengths a second that one client may have planned, on "
+                   "average; a client that sent none for ten seconds may "
+                   "send ten seconds' worth at once. Every answered batch "
+                   "counts, one that was planned before included. The "
+                   "batch that exceeds the quota is still planned, and the "
+                   "next ones are refused with QUOTA_EXCEEDED and a time to "
+                   "retry after, until it is made up for. 0: no quota. A "
+                   "client is an authenticated caller; without "
+                   "authentication it is a job, and for batches without a "
+                   "job the peer's address."),
+           Integer("quota_concurrent_plans", &O::quota_concurrent_plans, 0,
+                   1 << 20,
+                   "Batches of one client that may wait for a planning "
+                   "thread or be planned at the same time; identical ones "
+                   "count once. One more is refused with QUOTA_EXCEEDED and "
+                   "a time to retry after. 0: no quota."),
        }},
       {"Connections",
        {

@@ -42,6 +42,12 @@ struct ServerOptions {
   std::string store = "memory";  // see server/store.h
   int64_t kept_steps = 1024;     // per job
 
+  // An etcd store: StoreOptions (server/store.h).
+  double etcd_timeout_seconds = 5;
+  std::string etcd_ca_file;
+  std::string etcd_cert_file;
+  std::string etcd_key_file;
+
   // Limits on what clients ask for.
   int64_t max_jobs = 10000;
   int64_t max_ranks = 65536;  // dp_size * cp_size of a job
@@ -54,6 +60,15 @@ struct ServerOptions {
   // GetRankPlan calls waiting for a commit, and Rendezvous calls for ranks
   int64_t max_waiting_calls = 65536;
   double max_wait_seconds = 600;  // of one such call
+
+  // Overload: what is refused before it waits.
+  double max_queue_seconds = 1;
+  int64_t planning_queue_bytes = int64_t{256} << 20;
+
+  // Quotas of each client; 0 = none.
+  int64_t quota_jobs = 0;
+  int64_t quota_lengths_per_second = 0;
+  int64_t quota_concurrent_plans = 0;
 
   // Connections.
   double keepalive_seconds = 60;          // idle time before the daemon pings

@@ -26,6 +26,8 @@ struct PlanAnswer {
 
 using PlanOutcome = absl::StatusOr<PlanAnswer>;
 
+struct PlanFlight;
+
 // Thread-safe. Whoever completes it first calls the callback; there is one
 // call, however completion, cancellation and shutdown race.
 class PlanCaller {
@@ -45,9 +47,13 @@ class PlanCaller {
   std::chrono::steady_clock::time_point deadline() const { return deadline_; }
 
  private:
+  friend class PlanningPool;
+
   const std::chrono::steady_clock::time_point deadline_;
   const std::function<void(const PlanOutcome&)> done_;
   std::atomic<bool> completed_ = false;
+  // The pool's, under its lock: what the caller waits for.
+  std::weak_ptr<PlanFlight> flight_;
 };
 
 }  // namespace skrull

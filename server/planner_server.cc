@@ -28,6 +28,8 @@ namespace {
 constexpr char kServiceName[] = "skrull.v1.PlannerService";
 // A trailer of ours stays below half of it.
 constexpr int kMaxMetadataBytes = 16 << 10;
+// A peer that connects and says nothing is disconnected after it.
+constexpr int kHandshakeMillis = 20'000;
 // gRPC itself cuts a request off only at this multiple of our own limit, so
 // that the client sees our error, which says what the limit is.
 constexpr int64_t kHardLimitFactor = 4;
@@ -55,6 +57,8 @@ void Configure(const ServerOptions& options, grpc::ServerBuilder* builder) {
   // Two daemons on one port would each see half of the calls.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                              kHandshakeMillis);
   // Trainers hold idle connections for as long as a step takes: both sides may
   // ping without calls.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
@@ -91,7 +95,11 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Create(
       Security::Create(options, clock, &server->logger_, &server->metrics_);
   if (!security.ok()) return security.status();
   server->security_ = *std::move(security);
-  absl::StatusOr<std::unique_ptr<Store>> store = OpenStore(options.store);
+  absl::StatusOr<std::unique_ptr<Store>> store = OpenStore(
+      options.store, {.etcd_timeout_seconds = options.etcd_timeout_seconds,
+                      .etcd_ca_file = options.etcd_ca_file,
+                      .etcd_cert_file = options.etcd_cert_file,
+                      .etcd_key_file = options.etcd_key_file});
   if (!store.ok()) return store.status();
   absl::StatusOr<std::unique_ptr<Backend>> backend =
       Backend::Create(options,
@@ -111,6 +119,7 @@ PlannerServer::PlannerServer(const ServerOptions& options, const Clock* clock)
     : options_(options),
       clock_(clock),
       logger_(options.log_level, clock, options.log_format),
+      grpc_log_(&logger_, clock),
       address_(options.listen_address) {}
 
 absl::Status PlannerServer::ServeMetrics() {

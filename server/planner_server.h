@@ -19,6 +19,7 @@
 #include "skrull/server/auth/security.h"
 #include "skrull/server/backend.h"
 #include "skrull/server/clock.h"
+#include "skrull/server/grpc_log.h"
 #include "skrull/server/log.h"
 #include "skrull/server/metrics.h"
 #include "skrull/server/metrics_endpoint.h"
@@ -67,6 +68,7 @@ class PlannerServer {
   const ServerOptions options_;
   const Clock* const clock_;
   const Logger logger_;
+  const GrpcLog grpc_log_;
   Metrics metrics_;
   std::atomic<ServingState> state_ = ServingState::kStarting;
   std::unique_ptr<Security> security_;

@@ -7,13 +7,15 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/util/time_util.h"
 #include "skrull/planner/error.h"
 #include "skrull/server/auth/grpc_security.h"
+#include "skrull/server/batch_request.h"
 #include "skrull/server/calibration/apply.h"
 #include "skrull/server/convert.h"
 #include "skrull/server/deadline.h"
+#include "skrull/server/plan_client.h"
+#include "skrull/server/plan_wire.h"
 
 namespace skrull {
 namespace {
@@ -40,29 +42,6 @@ void RecordToProto(const JobRecord& record, v1::Job* job) {
   *job->mutable_calibration() = record.calibration;
   *job->mutable_calibrated_spec() =
       ApplyCalibration(record.spec, record.calibration);
-}
-
-// The wire form of a PlanBatchResponse whose plan is `plan.record().plan`.
-grpc::ByteBuffer EncodeResponse(const PlanAnswer& answer) {
-  using google::protobuf::io::CodedOutputStream;
-  const std::string& plan = answer.plan->record().plan;
-  uint8_t header[16];
-  // Field 1 (plan), length-delimited.
-  uint8_t* end = CodedOutputStream::WriteTagToArray((1 << 3) | 2, header);
-  end = CodedOutputStream::WriteVarint32ToArray(
-      static_cast<uint32_t>(plan.size()), end);
-  v1::PlanBatchResponse rest;
-  if (answer.planning_seconds) {
-    *rest.mutable_planning_time() =
-        google::protobuf::util::TimeUtil::NanosecondsToDuration(
-            static_cast<int64_t>(*answer.planning_seconds * 1e9));
-  }
-  rest.set_committed(answer.committed);
-  const grpc::Slice slices[] = {
-      grpc::Slice(header, static_cast<size_t>(end - header)),
-      grpc::Slice(plan.data(), plan.size()),
-      grpc::Slice(rest.SerializeAsString())};
-  return grpc::ByteBuffer(slices, std::size(slices));
 }
 
 // A job that the caller may use.
@@ -278,27 +257,49 @@ grpc::ServerUnaryReactor* PlannerService::PlanBatch(
   UnaryCall* const call = NewCall(RpcMethod::kPlanBatch, context);
   const std::optional<Caller> who = Admit(*context, Access::kUse, call);
   if (!who) return call;
-  const auto size = static_cast<int64_t>(request->Length());
-  grpc::ByteBuffer bytes(*request);  // decoding consumes it; the data is shared
-  v1::PlanBatchRequest message;
-  if (!grpc::SerializationTraits<v1::PlanBatchRequest>::Deserialize(&bytes,
-                                                                    &message)
-           .ok()) {
-    call->Answer(FieldError("request", "is not a skrull.v1.PlanBatchRequest"));
+  if (!request->Valid()) {  // it never arrived
+    call->Answer(
+        MakeError({.reason = ErrorReason::kCancelled}, "the caller went away"));
     return call;
   }
-  call->SetJob(message.job());
+  const auto size = static_cast<int64_t>(request->Length());
+  const bool read_later = size > Backend::kMaxInlineBytes;
+  std::string job;
+  absl::StatusOr<v1::PlanBatchRequest> message = v1::PlanBatchRequest();
+  if (read_later) {
+    job = PeekJob(FirstBytes(*request, kJobPeekBytes));
+  } else {
+    message = ParsePlanRequest(*request);
+    if (!message.ok()) {
+      call->Answer(message.status());
+      return call;
+    }
+    job = message->job();
+  }
+  call->SetJob(job);
   const auto caller = std::make_shared<PlanCaller>(
       CallDeadline(*context, backend_->clock(), kNoDeadline),
       [call, response](const PlanOutcome& result) {
-        if (result.ok()) *response = EncodeResponse(*result);
+        if (result.ok()) *response = EncodePlanResponse(*result);
         call->Answer(result.status());
       });
-  call->OnGone([caller] {
+  call->OnGone([backend = backend_, caller] {
     caller->Complete(
         MakeError({.reason = ErrorReason::kCancelled}, "the caller went away"));
+    backend->ForgetCaller(caller);
   });
-  backend_->PlanBatch(*who, std::move(message), size, caller);
+  const PlanOrigin origin{.who = *who, .peer = PeerHost(context->peer())};
+  if (read_later) {
+    // The bytes are shared: they outlive the call if they must.
+    backend_->PlanUnread(
+        origin,
+        {.request_bytes = size,
+         .job = job,
+         .read = [bytes = *request] { return ParsePlanRequest(bytes); }},
+        caller);
+  } else {
+    backend_->PlanBatch(origin, *std::move(message), size, caller);
+  }
   return call;
 }
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "skrull/planner/error.h"
+#include "skrull/server/store_rules.h"
 
 namespace skrull {
 namespace {
@@ -22,12 +22,6 @@ std::string ErrorText(sqlite3* db, int result) {
 }
 
 }  // namespace
-
-absl::Status StoreFailed(const std::string& path, const std::string& problem) {
-  ErrorDetail detail;
-  detail.reason = ErrorReason::kStoreFailed;
-  return MakeError(detail, absl::StrCat("store ", path, ": ", problem));
-}
 
 // ---------------------------------------------------------------------------
 // SqliteStatement.
@@ -98,11 +92,23 @@ std::string SqliteStatement::Bytes(int column) const {
 
 absl::StatusOr<SqliteDatabase> SqliteDatabase::Open(const std::string& path,
                                                     int busy_milliseconds) {
+  // A relative name must not read as one of SQLite's own, such as ":memory:".
+  absl::StatusOr<SqliteDatabase> database =
+      OpenFile(path, path.rfind('/', 0) == 0 ? path : absl::StrCat("./", path));
+  if (database.ok()) {
+    sqlite3_busy_timeout(database->db_.get(), busy_milliseconds);
+  }
+  return database;
+}
+
+absl::StatusOr<SqliteDatabase> SqliteDatabase::OpenInMemory() {
+  return OpenFile(":memory:", ":memory:");
+}
+
+absl::StatusOr<SqliteDatabase> SqliteDatabase::OpenFile(
+    const std::string& path, const std::string& file) {
   SqliteDatabase database;
   database.path_ = path;
-  // A relative name must not read as one of SQLite's own, such as ":memory:".
-  const std::string file =
-      path.rfind('/', 0) == 0 ? path : absl::StrCat("./", path);
   sqlite3* handle = nullptr;
   const int result = sqlite3_open_v2(
       file.c_str(), &handle,
@@ -116,8 +122,16 @@ absl::StatusOr<SqliteDatabase> SqliteDatabase::Open(const std::string& path,
     return StoreFailed(path, "not writable");
   }
   sqlite3_extended_result_codes(handle, 1);
-  sqlite3_busy_timeout(handle, busy_milliseconds);
   return database;
+}
+
+absl::Status SqliteDatabase::AddFunction(const char* name,
+                                         void (*function)(sqlite3_context*, int,
+                                                          sqlite3_value**)) {
+  const int result = sqlite3_create_function_v2(
+      db_.get(), name, -1, SQLITE_UTF8 | SQLITE_DETERMINISTIC, nullptr,
+      function, nullptr, nullptr, nullptr);
+  return result == SQLITE_OK ? absl::OkStatus() : LastError();
 }
 
 absl::Status SqliteDatabase::LastError() const {

@@ -17,9 +17,6 @@
 
 namespace skrull {
 
-// kStoreFailed with message "store <path>: <problem>".
-absl::Status StoreFailed(const std::string& path, const std::string& problem);
-
 // A prepared statement. Parameters and columns are numbered from 0.
 class SqliteStatement {
  public:
@@ -76,6 +73,14 @@ class SqliteDatabase {
   static absl::StatusOr<SqliteDatabase> Open(const std::string& path,
                                              int busy_milliseconds);
 
+  // A database of its own in memory.
+  static absl::StatusOr<SqliteDatabase> OpenInMemory();
+
+  // Gives statements a pure function of any number of values.
+  absl::Status AddFunction(const char* name,
+                           void (*function)(sqlite3_context*, int,
+                                            sqlite3_value**));
+
   // Runs statements separated by semicolons, ignoring their rows.
   absl::Status Execute(const std::string& sql);
   absl::StatusOr<SqliteStatement> Prepare(const std::string& sql);
@@ -93,6 +98,9 @@ class SqliteDatabase {
     void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
   };
 
+  // `file` is what SQLite knows it as.
+  static absl::StatusOr<SqliteDatabase> OpenFile(const std::string& path,
+                                                 const std::string& file);
   absl::Status LastError() const;
 
   std::unique_ptr<sqlite3, Close> db_;

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "skrull/server/sqlite_row_sum.h"
+#include "skrull/server/store_rules.h"
 
 namespace skrull {
 namespace {
@@ -59,33 +61,76 @@ CREATE TABLE reports(
   FOREIGN KEY(job_id, step) REFERENCES steps(job_id, step) ON DELETE CASCADE
 ) WITHOUT ROWID;
 )sql",
-    // Owners, lives and epochs. calibration_epoch, always 0 before, now names
-    // the row of `epochs` that is in force. X'1001' is
+    // Owners, lives and epochs, and sums over rows (sqlite_row_sum.h) that
+    // SqliteStore writes and checks. calibration_epoch, always 0 before, now
+    // names the row of `epochs` that is in force. X'1001' is
     // Calibration{cause: CALIBRATION_CAUSE_REGISTERED}. Ids rise with births.
     R"sql(
 ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN birth INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE jobs ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN sum TEXT NOT NULL DEFAULT '';
+ALTER TABLE plans ADD COLUMN sum TEXT NOT NULL DEFAULT '';
+ALTER TABLE reports ADD COLUMN sum TEXT NOT NULL DEFAULT '';
 CREATE INDEX jobs_by_owner ON jobs(owner);
 CREATE TABLE epochs(
   job_id INTEGER NOT NULL REFERENCES jobs(id) ON DELETE CASCADE,
   epoch INTEGER NOT NULL,
+  version INTEGER NOT NULL,
   calibration BLOB NOT NULL,
+  sum TEXT NOT NULL,
   PRIMARY KEY(job_id, epoch)
 ) WITHOUT ROWID;
 CREATE TABLE last_version(
   id INTEGER PRIMARY KEY CHECK(id = 0),
   version INTEGER NOT NULL
 );
-UPDATE jobs SET birth = id, version = id;
-INSERT INTO epochs SELECT id, calibration_epoch, X'1001' FROM jobs;
+UPDATE jobs SET birth = id;
+UPDATE jobs SET sum =
+  row_sum(name, spec, generation, owner, create_time_micros, birth);
+UPDATE plans SET sum = row_sum(job_id, step, attempt, request_digest, plan);
+UPDATE reports SET sum = row_sum(job_id, step, attempt, rank, report);
+INSERT INTO epochs SELECT id, calibration_epoch, birth, X'1001',
+  row_sum(id, calibration_epoch, birth, X'1001') FROM jobs;
 INSERT INTO last_version SELECT 0, coalesce(max(seq), 0) FROM sqlite_sequence
   WHERE name = 'jobs';
 )sql"};
 static_assert(std::size(kUpgrades) == kStoreSchemaVersion);
 
-// The file's version, 0 if it holds nothing yet. Errors: not ours, newer,
-// corrupt.
+// What the tables of a database are.
+constexpr char kTables[] =
+    "SELECT coalesce(group_concat(type || name || coalesce(sql, '')), '') FROM "
+    "(SELECT * FROM sqlite_schema WHERE name NOT LIKE 'sqlite_stat%' "
+    "ORDER BY name)";
+
+// Counts what cannot be, though each page be sound: jobs whose counters or
+// epochs are not those of their rows, steps of a kind that they are not, and a
+// last version that is not the last.
+constexpr char kCountWrongs[] = R"sql(
+SELECT (SELECT count(*) FROM jobs WHERE
+    planned_steps != (SELECT count(*) FROM steps
+                      WHERE job_id = id AND planned = 1) OR
+    reported_steps != (SELECT count(*) FROM steps
+                       WHERE job_id = id AND planned = 0) OR
+    next_order <= (SELECT coalesce(max(last_order), 0) FROM steps
+                   WHERE job_id = id) OR
+    calibration_epoch IS NOT (SELECT max(epoch) FROM epochs
+                              WHERE job_id = id))
+  + (SELECT count(*) FROM steps WHERE planned != EXISTS(
+       SELECT 1 FROM plans WHERE plans.job_id = steps.job_id
+                             AND plans.step = steps.step))
+  + (SELECT count(*) != 1 OR
+            max(version) < (SELECT coalesce(max(version), 0) FROM epochs) OR
+            max(version) < (SELECT coalesce(max(birth), 0) FROM jobs)
+     FROM last_version)
+)sql";
+
+absl::Status Corrupt(const SqliteDatabase& database,
+                     const std::string& problem) {
+  return StoreFailed(database.path(), absl::StrCat("corrupt: ", problem));
+}
+
+// The file's version, 0 if it holds nothing yet. Errors: not ours, newer, its
+// pages or indexes are corrupt.
 absl::StatusOr<int64_t> CheckFile(SqliteDatabase* database) {
   absl::StatusOr<int64_t> tables =
       database->QueryInt("SELECT count(*) FROM sqlite_schema");
@@ -105,11 +150,9 @@ absl::StatusOr<int64_t> CheckFile(SqliteDatabase* database) {
                      ", this one knows up to ", kStoreSchemaVersion, ")"));
   }
   absl::StatusOr<std::string> check =
-      database->QueryText("PRAGMA quick_check(1)");
+      database->QueryText("PRAGMA integrity_check(1)");
   if (!check.ok()) return check.status();
-  if (*check != "ok") {
-    return StoreFailed(database->path(), absl::StrCat("corrupt: ", *check));
-  }
+  if (*check != "ok") return Corrupt(*database, *check);
   return *version;
 }
 
@@ -145,6 +188,29 @@ absl::Status Upgrade(SqliteDatabase* database, int64_t version) {
   return status;
 }
 
+// Errors: the tables are not those of this version, or do not agree with each
+// other.
+absl::Status CheckTables(SqliteDatabase* database) {
+  absl::StatusOr<SqliteDatabase> empty = SqliteDatabase::OpenInMemory();
+  if (!empty.ok()) return empty.status();
+  absl::Status status = AddRowSum(&*empty);
+  if (status.ok()) status = Upgrade(&*empty, 0);
+  if (!status.ok()) return status;
+  absl::StatusOr<std::string> wanted = empty->QueryText(kTables);
+  if (!wanted.ok()) return wanted.status();
+  absl::StatusOr<std::string> tables = database->QueryText(kTables);
+  if (!tables.ok()) return tables.status();
+  if (*tables != *wanted) return Corrupt(*database, "other tables than ours");
+  absl::StatusOr<int64_t> strays =
+      database->QueryInt("SELECT count(*) FROM pragma_foreign_key_check");
+  if (!strays.ok()) return strays.status();
+  absl::StatusOr<int64_t> wrongs = database->QueryInt(kCountWrongs);
+  if (!wrongs.ok()) return wrongs.status();
+  if (*strays + *wrongs == 0) return absl::OkStatus();
+  return Corrupt(*database, absl::StrCat(*strays + *wrongs,
+                                         " rows do not agree with others"));
+}
+
 }  // namespace
 
 absl::StatusOr<StoreDatabase> OpenStoreDatabase(const std::string& path) {
@@ -168,9 +234,11 @@ absl::StatusOr<StoreDatabase> OpenStoreDatabase(const std::string& path) {
   absl::StatusOr<int64_t> version = CheckFile(&*database);
   if (!version.ok()) return version.status();
   absl::Status status = KeepLog(&*database);
+  if (status.ok()) status = AddRowSum(&*database);
   if (status.ok() && *version < kStoreSchemaVersion) {
     status = Upgrade(&*database, *version);
   }
+  if (status.ok()) status = CheckTables(&*database);
   if (!status.ok()) return status;
   return StoreDatabase{*std::move(lock), *std::move(database)};
 }

@@ -26,7 +26,8 @@ struct StoreDatabase {
 };
 
 // Opens the store's database, making the file and its tables when missing, and
-// checks all of it: O(file size). A file of an older version is brought up to
+// checks all of it but the values that rows have sums of, which are checked as
+// they are read: O(file size). A file of an older version is brought up to
 // this one in one transaction; older daemons refuse it then. It is the only one
 // to do so as long as the lock lives, which is that of a file beside it,
 // "<path>-lock"; tools may read the database meanwhile. The connection syncs

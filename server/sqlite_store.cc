@@ -22,8 +22,10 @@ constexpr char kDeferSync[] = "PRAGMA synchronous = NORMAL";
 std::string RecordsWhere(const std::string& condition) {
   return absl::StrCat(
       "SELECT name, spec, generation, owner, create_time_micros, birth, "
-      "version, calibration_epoch, calibration FROM jobs LEFT JOIN epochs "
-      "ON job_id = id AND epoch = calibration_epoch WHERE ",
+      "calibration_epoch, calibration, version, jobs.sum = row_sum(name, spec, "
+      "generation, owner, create_time_micros, birth), epochs.sum = "
+      "row_sum(job_id, epoch, version, calibration) FROM jobs "
+      "LEFT JOIN epochs ON job_id = id AND epoch = calibration_epoch WHERE ",
       condition);
 }
 
@@ -53,21 +55,22 @@ absl::Status SqliteStore::PrepareStatements() {
        "UPDATE last_version SET version = version + 1 RETURNING version"},
       {&insert_job_,
        "INSERT INTO jobs(name, spec, generation, owner, create_time_micros, "
-       "birth, version, calibration_epoch) VALUES(?, ?, ?, ?, ?, ?, ?, ?) "
-       "RETURNING id"},
+       "birth, calibration_epoch, sum) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, "
+       "row_sum(?1, ?2, ?3, ?4, ?5, ?6)) RETURNING id"},
       {&delete_job_, "DELETE FROM jobs WHERE name = ?"},
       {&select_record_, RecordsWhere("name = ?")},
       {&list_records_, RecordsWhere("name > ? ORDER BY name LIMIT ?")},
       {&select_job_,
        "SELECT id, generation, birth, next_order, planned_steps, "
        "reported_steps FROM jobs WHERE name = ?"},
-      {&advance_job_,
-       "UPDATE jobs SET calibration_epoch = ?, version = ? WHERE id = ?"},
+      {&advance_job_, "UPDATE jobs SET calibration_epoch = ? WHERE id = ?"},
       {&insert_epoch_,
-       "INSERT INTO epochs(job_id, epoch, calibration) VALUES(?, ?, ?)"},
+       "INSERT INTO epochs(job_id, epoch, version, calibration, sum) "
+       "VALUES(?1, ?2, ?3, ?4, row_sum(?1, ?2, ?3, ?4))"},
       {&delete_epochs_, "DELETE FROM epochs WHERE job_id = ? AND epoch <= ?"},
       {&list_epochs_,
-       "SELECT calibration FROM epochs WHERE job_id = ? ORDER BY epoch"},
+       "SELECT calibration, sum = row_sum(job_id, epoch, version, calibration) "
+       "FROM epochs WHERE job_id = ? ORDER BY epoch"},
       {&update_job_,
        "UPDATE jobs SET next_order = ?, planned_steps = ?, reported_steps = ? "
        "WHERE id = ?"},
@@ -81,17 +84,21 @@ absl::Status SqliteStore::PrepareStatements() {
        "DELETE FROM steps WHERE job_id = ?1 AND step = (SELECT step FROM steps "
        "WHERE job_id = ?1 AND planned = ?2 ORDER BY last_order LIMIT 1)"},
       {&select_plan_,
-       "SELECT request_digest, plan FROM plans JOIN jobs ON id = job_id "
+       "SELECT request_digest, plan, plans.sum = row_sum(job_id, step, "
+       "attempt, "
+       "request_digest, plan) FROM plans JOIN jobs ON id = job_id "
        "WHERE name = ? AND generation = ? AND step = ? AND attempt = ?"},
       {&insert_plan_,
-       "INSERT INTO plans(job_id, step, attempt, request_digest, plan) "
-       "VALUES(?, ?, ?, ?, ?)"},
+       "INSERT INTO plans(job_id, step, attempt, request_digest, plan, sum) "
+       "VALUES(?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5))"},
       {&upsert_report_,
-       "INSERT INTO reports(job_id, step, attempt, rank, report) "
-       "VALUES(?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-       "report = excluded.report"},
+       "INSERT INTO reports(job_id, step, attempt, rank, report, sum) "
+       "VALUES(?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5)) "
+       "ON CONFLICT DO UPDATE SET report = excluded.report, "
+       "sum = excluded.sum"},
       {&list_reports_,
-       "SELECT report FROM reports JOIN jobs ON id = job_id "
+       "SELECT report, reports.sum = row_sum(job_id, step, attempt, rank, "
+       "report) FROM reports JOIN jobs ON id = job_id "
        "WHERE name = ? AND generation = ? AND step = ? AND attempt = ? "
        "ORDER BY rank LIMIT ?"},
       {&list_steps_,
@@ -131,6 +138,12 @@ absl::StatusOr<std::optional<PlanRecord>> SqliteStore::FindPlan(
                                  .Step();
   if (!row.ok()) return row.status();
   if (!*row) return std::optional<PlanRecord>();
+  if (select_plan_.Int(2) != 1) {
+    return StoreFailed(
+        database_.path(),
+        absl::StrCat("corrupt: the plan of job \"", key.job, "\", step ",
+                     key.step, ", attempt ", key.attempt));
+  }
   return std::optional<PlanRecord>({.key = key,
                                     .generation = generation,
                                     .request_digest = select_plan_.Bytes(0),
@@ -249,8 +262,12 @@ absl::StatusOr<std::vector<v1::StepReport>> SqliteStore::Reports(
     if (!row.ok()) return row.status();
     if (!*row) return reports;
     v1::StepReport report;
-    if (!report.ParseFromString(list_reports_.Bytes(0))) {
-      return StoreFailed(database_.path(), "a report does not parse");
+    if (list_reports_.Int(1) != 1 ||
+        !report.ParseFromString(list_reports_.Bytes(0))) {
+      return StoreFailed(
+          database_.path(),
+          absl::StrCat("corrupt: a report of job \"", key.job, "\", step ",
+                       key.step, ", attempt ", key.attempt));
     }
     reports.push_back(std::move(report));
   }

@@ -5,6 +5,10 @@
 // once, but a power failure may take the last ones: thousands of ranks report
 // each step, and losing a report loses no agreement.
 //
+// A byte of a row that changed on the disk fails the call that reads it, with
+// kStoreFailed; what the rows' places and numbers hold, OpenStoreDatabase
+// checks.
+//
 // One daemon at a time may hold the file; tools may read it meanwhile, so that
 // `sqlite3 PATH ".backup COPY"` makes a consistent copy.
 #ifndef SKRULL_SERVER_SQLITE_STORE_H_
@@ -81,7 +85,8 @@ class SqliteStore final : public Store {
   absl::StatusOr<int64_t> NextVersion() SKRULL_REQUIRES(mutex_);
   // In place of the job of that name, if there is one.
   absl::Status StoreJob(const JobRecord& job) SKRULL_REQUIRES(mutex_);
-  absl::Status StoreEpoch(int64_t job_id, const v1::Calibration& epoch)
+  // The record's epoch, put in force by its version.
+  absl::Status StoreEpoch(int64_t job_id, const JobRecord& record)
       SKRULL_REQUIRES(mutex_);
   absl::StatusOr<JobRecord> ReadRecord(const SqliteStatement& row)
       SKRULL_REQUIRES(mutex_);

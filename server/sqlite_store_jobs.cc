@@ -13,22 +13,23 @@ namespace skrull {
 absl::StatusOr<JobRecord> SqliteStore::ReadRecord(const SqliteStatement& row) {
   JobRecord record;
   record.name = row.Bytes(0);
-  if (!record.spec.ParseFromString(row.Bytes(1))) {
+  const auto corrupt = [&](const std::string& what) {
     return StoreFailed(
         database_.path(),
-        absl::StrCat("the spec of job \"", record.name, "\" does not parse"));
+        absl::StrCat("corrupt: ", what, " of job \"", record.name, "\""));
+  };
+  if (row.Int(9) != 1 || !record.spec.ParseFromString(row.Bytes(1))) {
+    return corrupt("the record");
   }
   record.generation = row.Int(2);
   record.owner = row.Bytes(3);
   record.create_time_micros = row.Int(4);
   record.birth = row.Int(5);
-  record.version = row.Int(6);
-  const bool parses = record.calibration.ParseFromString(row.Bytes(8));
-  if (!parses || record.calibration.cause() == 0 ||
-      record.calibration.epoch() != row.Int(7)) {
-    return StoreFailed(database_.path(),
-                       absl::StrCat("epoch ", row.Int(7), " of job \"",
-                                    record.name, "\" is not there"));
+  record.version = row.Int(8);
+  // The sum of an epoch that is not there is NULL, which reads as 0.
+  if (row.Int(10) != 1 || !record.calibration.ParseFromString(row.Bytes(7)) ||
+      record.calibration.epoch() != row.Int(6)) {
+    return corrupt(absl::StrCat("epoch ", row.Int(6)));
   }
   return record;
 }
@@ -63,11 +64,11 @@ absl::StatusOr<int64_t> SqliteStore::NextVersion() {
   return next_version_.Int(0);
 }
 
-absl::Status SqliteStore::StoreEpoch(int64_t job_id,
-                                     const v1::Calibration& epoch) {
+absl::Status SqliteStore::StoreEpoch(int64_t job_id, const JobRecord& record) {
   return insert_epoch_.Bind(0, job_id)
-      .Bind(1, epoch.epoch())
-      .BindBlob(2, CanonicalBytes(epoch))
+      .Bind(1, record.calibration.epoch())
+      .Bind(2, record.version)
+      .BindBlob(3, CanonicalBytes(record.calibration))
       .Run();
 }
 
@@ -83,13 +84,12 @@ absl::Status SqliteStore::StoreJob(const JobRecord& job) {
                                    .BindText(3, job.owner)
                                    .Bind(4, job.create_time_micros)
                                    .Bind(5, job.birth)
-                                   .Bind(6, job.version)
-                                   .Bind(7, job.calibration.epoch())
+                                   .Bind(6, job.calibration.epoch())
                                    .Step();
     if (!row.ok()) return row.status();
     id = insert_job_.Int(0);
   }
-  return StoreEpoch(id, job.calibration);
+  return StoreEpoch(id, job);
 }
 
 absl::StatusOr<JobRecord> SqliteStore::Create(const JobRecord& wanted,
@@ -199,11 +199,8 @@ absl::StatusOr<JobRecord> SqliteStore::Advance(const std::string& name,
   if (!version.ok()) return version.status();
   record.calibration = next;
   record.version = *version;
-  status = advance_job_.Bind(0, next.epoch())
-               .Bind(1, *version)
-               .Bind(2, job->id)
-               .Run();
-  if (status.ok()) status = StoreEpoch(job->id, next);
+  status = advance_job_.Bind(0, next.epoch()).Bind(1, job->id).Run();
+  if (status.ok()) status = StoreEpoch(job->id, record);
   if (status.ok()) {
     status = delete_epochs_.Bind(0, job->id)
                  .Bind(1, next.epoch() - kKeptEpochs)
@@ -227,10 +224,11 @@ absl::StatusOr<std::vector<v1::Calibration>> SqliteStore::Calibrations(
     if (!row.ok()) return row.status();
     if (!*row) return epochs;
     v1::Calibration epoch;
-    if (!epoch.ParseFromString(list_epochs_.Bytes(0))) {
+    if (list_epochs_.Int(1) != 1 ||
+        !epoch.ParseFromString(list_epochs_.Bytes(0))) {
       return StoreFailed(
           database_.path(),
-          absl::StrCat("an epoch of job \"", name, "\" does not parse"));
+          absl::StrCat("corrupt: an epoch of job \"", name, "\""));
     }
     epochs.push_back(std::move(epoch));
   }

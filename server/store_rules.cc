@@ -42,6 +42,11 @@ absl::Status CheckLimits(const std::optional<JobRecord>& standing,
 
 }  // namespace
 
+absl::Status StoreFailed(const std::string& where, const std::string& problem) {
+  return MakeError({.reason = ErrorReason::kStoreFailed},
+                   absl::StrCat("store ", where, ": ", problem));
+}
+
 absl::Status JobNotFound(const std::string& name) {
   return JobError(ErrorReason::kJobNotFound, "job",
                   absl::StrCat("no job \"", name, "\""));

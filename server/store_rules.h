@@ -13,6 +13,9 @@
 
 namespace skrull {
 
+// kStoreFailed with message "store <where>: <problem>".
+absl::Status StoreFailed(const std::string& where, const std::string& problem);
+
 // kJobNotFound.
 absl::Status JobNotFound(const std::string& name);
 

@@ -123,11 +123,15 @@ class StreamPlansReactor
     TsanAcquire(this);
     owner_->Remove(this);
     ActiveCalls* const active = services_.active;
+    // Batches that nobody will answer any more; their callers hold the stream.
+    std::deque<std::shared_ptr<Slot>> slots;
     std::shared_ptr<StreamPlansReactor> self;
     {
       MutexLock lock(&mutex_);
+      slots.swap(slots_);
       self.swap(self_);
     }
+    slots.clear();
     self.reset();  // may delete this
     active->Remove();
   }
@@ -140,8 +144,7 @@ class StreamPlansReactor
   // Has the batch just read planned.
   void Submit() {
     const auto slot = std::make_shared<Slot>();
-    // The next read fills it anew.
-    v1::PlanBatchRequest& batch = *request_.mutable_batch();
+    const v1::PlanBatchRequest& batch = request_.batch();
     slot->response.set_step(batch.step());
     slot->response.set_attempt(batch.attempt());
     slot->batch = call_;
@@ -165,11 +168,29 @@ class StreamPlansReactor
     } else if (!who.ok()) {
       slot->caller->Complete(who.status());
     } else {
-      const auto bytes = static_cast<int64_t>(batch.ByteSizeLong());
-      owner_->backend_->PlanBatch(*who, std::move(batch), bytes, slot->caller);
+      Plan({.who = *who, .peer = PeerHost(context_->peer())}, slot->caller);
     }
     MutexLock lock(&mutex_);
     reading_ = false;
+  }
+
+  // Hands the batch just read to the backend; the next read fills it anew.
+  void Plan(const PlanOrigin& origin,
+            const std::shared_ptr<PlanCaller>& caller) {
+    v1::PlanBatchRequest* const batch = request_.mutable_batch();
+    const auto bytes = static_cast<int64_t>(batch->ByteSizeLong());
+    Backend* const backend = owner_->backend_;
+    if (bytes <= Backend::kMaxInlineBytes) {
+      backend->PlanBatch(origin, std::move(*batch), bytes, caller);
+      return;
+    }
+    const auto message = std::make_shared<v1::PlanBatchRequest>();
+    message->Swap(batch);
+    backend->PlanUnread(origin,
+                        {.request_bytes = bytes,
+                         .job = message->job(),
+                         .read = [message] { return std::move(*message); }},
+                        caller);
   }
 
   void Complete(const std::shared_ptr<Slot>& slot, const PlanOutcome& result) {
@@ -193,7 +214,10 @@ class StreamPlansReactor
       gone_ = true;
       for (const auto& slot : slots_) callers.push_back(slot->caller);
     }
-    for (const auto& caller : callers) caller->Complete(GoneError());
+    for (const auto& caller : callers) {
+      caller->Complete(GoneError());
+      owner_->backend_->ForgetCaller(caller);
+    }
     Pump();
   }
 

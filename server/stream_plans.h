@@ -11,6 +11,7 @@
 #include "skrull/server/auth/security.h"
 #include "skrull/server/backend.h"
 #include "skrull/server/mutex.h"
+#include "skrull/server/plan_client.h"
 #include "skrull/server/reactors.h"
 #include "skrull/v1/planner_service.pb.h"
 

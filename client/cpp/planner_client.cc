@@ -8,6 +8,7 @@
 
 #include "skrull/client/internal/connection.h"
 #include "skrull/client/internal/health.h"
+#include "skrull/client/internal/rendezvous_call.h"
 #include "skrull/client/internal/status_wire.h"
 #include "skrull/client/internal/stream_pump.h"
 #include "skrull/client/internal/wire.h"
@@ -194,8 +195,12 @@ absl::StatusOr<std::string> PlannerClient::Rendezvous(
   wire.set_size(request.size);
   wire.set_rank(request.rank);
   wire.set_offer(request.offer);
-  absl::StatusOr<v1::RendezvousResponse> response = impl_->Call(
-      "Rendezvous", &v1::PlannerService::Stub::Rendezvous, wire, call);
+  const absl::StatusOr<SteadyTime> deadline =
+      impl_->connection()->Deadline(call.timeout);
+  if (!deadline.ok()) return deadline.status();
+  absl::StatusOr<v1::RendezvousResponse> response =
+      client_internal::MeetAtOneReplica(impl_->connection().get(), wire,
+                                        *deadline, call.traceparent);
   if (!response.ok()) return response.status();
   return std::move(*response->mutable_offer());
 }

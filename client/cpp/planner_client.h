@@ -44,6 +44,12 @@
 // made a client. Give DataLoader workers the "spawn" start method, or talk to
 // the daemon from the parent only. Destroying an inherited object is safe.
 //
+// Replicas: daemons that share one store answer alike. Give all their
+// addresses, and calls go to each in turn; one that is gone or cut off costs an
+// attempt at another. The ranks of a Rendezvous have to meet at one of them:
+// give all ranks the same addresses, in any order, and not a name that stands
+// for several.
+//
 // Connections ignore http_proxy and the like.
 #ifndef SKRULL_CLIENT_CPP_PLANNER_CLIENT_H_
 #define SKRULL_CLIENT_CPP_PLANNER_CLIENT_H_
@@ -67,7 +73,8 @@
 namespace skrull {
 
 struct ClientOptions {
-  // "host:port", "ipv6:[::1]:port" or "unix:/path". Required.
+  // "host:port", "dns:///name:port", "ipv6:[::1]:port" or "unix:/path"; several
+  // with commas between them are replicas. Required.
   std::string address = {};
 
   // Parameters that affect behaviour:

@@ -59,8 +59,12 @@ class ReloadingCredentials final : public grpc::ServerCredentials {
     given_ = std::move(material);
     const grpc_ssl_pem_key_cert_pair pair = {given_->key.c_str(),
                                              given_->cert_chain.c_str()};
-    *config = grpc_ssl_server_certificate_config_create(
-        given_->client_ca ? given_->client_ca->c_str() : nullptr, &pair, 1);
+    // gRPC wants authorities even where it asks clients for no certificate,
+    // and then does not use them.
+    const std::string& authorities =
+        given_->client_ca ? *given_->client_ca : given_->cert_chain;
+    *config = grpc_ssl_server_certificate_config_create(authorities.c_str(),
+                                                        &pair, 1);
     return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
   }
 

@@ -47,7 +47,7 @@ void AppendHeader(const v1::ServerStatus& status, std::string* html) {
 void AppendFacts(const v1::ServerStatus& status, std::string* html) {
   absl::StrAppend(html, "<dl class=\"facts\">\n");
   AppendFact("jobs", CountText(status.job_count()), false, html);
-  AppendFact("planning threads busy",
+  AppendFact("threads busy",
              absl::StrCat(CountText(status.busy_thread_count()), " of ",
                           CountText(status.planning_thread_count())),
              false, html);

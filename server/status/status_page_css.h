@@ -35,7 +35,7 @@ h2 { font-size: 1.05rem; margin: 1.75rem 0 .6rem; }
 .state.warn { color: var(--warn); background: var(--warn-back); }
 .push { margin-left: auto; }
 .facts {
-  display: grid; grid-template-columns: repeat(auto-fill, minmax(9.5rem, 1fr));
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(8.6rem, 1fr));
   gap: .6rem; margin: 1rem 0 0;
 }
 .facts div, table, .plan { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; }
@@ -69,10 +69,10 @@ footer { margin: 1.75rem 0 .5rem; color: var(--faint); font-size: .85rem; }
   table, tbody, tr, td { display: block; }
   table { background: none; border: 0; }
   thead { display: none; }
-  tr { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .5rem .8rem; margin-bottom: .6rem; }
+  tr { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .5rem .8rem; margin-bottom: .6rem; display: grid; grid-template-columns: 1fr 1fr; column-gap: 1.4rem; }
   td { display: flex; justify-content: space-between; gap: 1rem; padding: .12rem 0; border: 0; }
   td::before { content: attr(data-label); color: var(--faint); font-weight: 400; white-space: nowrap; }
-  td.name { font-size: 1.02rem; }
+  td.name { font-size: 1.02rem; grid-column: 1 / -1; }
   td.name::before { content: none; }
 }
 )css";

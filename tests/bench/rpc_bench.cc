@@ -31,6 +31,7 @@
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/impl/codegen/client_unary_call.h"
 #include "skrull/tests/support/daemon.h"
+#include "skrull/tests/support/etcd.h"
 #include "skrull/v1/planner_service.grpc.pb.h"
 
 namespace skrull {
@@ -198,7 +199,7 @@ void MeasureRoundTrips(const std::string& store, const testing::Daemon& daemon,
   const auto stub = PlannerService::NewStub(channel);
   EmptyRpc empty(channel);
   CreateJob(stub.get(), JobRequest("latency", 4, 8));
-  std::vector<double> empties, batches, repeats, plannings, rests;
+  std::vector<double> empties, batches, repeats, shares, plannings, rests;
   for (int i = 0; i < kSamples + 100; ++i) {
     const auto before_empty = Clock::now();
     empty.Call();
@@ -214,13 +215,24 @@ void MeasureRoundTrips(const std::string& store, const testing::Daemon& daemon,
               "PlanBatch");
       seconds[again] = Since(start);
     }
+    v1::GetRankPlanRequest share;
+    share.set_job("latency");
+    share.set_step(i);
+    v1::RankPlan rank_plan;
+    grpc::ClientContext share_context;
+    const auto before_share = Clock::now();
+    Require(stub->GetRankPlan(&share_context, share, &rank_plan),
+            "GetRankPlan");
+    const double share_seconds = Since(before_share);
+
     int placed = 0;
     for (const v1::MicroBatch& mb : responses[0].plan().micro_batches()) {
       placed += mb.placements_size();
     }
     Require(placed == kBatchSize && responses[0].has_planning_time() &&
                 !responses[1].has_planning_time() &&
-                responses[0].plan().digest() == responses[1].plan().digest(),
+                responses[0].plan().digest() == responses[1].plan().digest() &&
+                responses[0].plan().digest() == rank_plan.digest(),
             "PlanBatch gave a wrong answer");
     if (i < 100) continue;  // warm-up
     const double planning =
@@ -228,6 +240,7 @@ void MeasureRoundTrips(const std::string& store, const testing::Daemon& daemon,
     empties.push_back(empty_seconds);
     batches.push_back(seconds[0]);
     repeats.push_back(seconds[1]);
+    shares.push_back(share_seconds);
     plannings.push_back(planning);
     rests.push_back(seconds[0] - planning);
   }
@@ -239,6 +252,7 @@ void MeasureRoundTrips(const std::string& store, const testing::Daemon& daemon,
   report->Add(Summary("  of it planning and checking" + suffix, plannings));
   report->Add(rest);
   report->Add(Summary("PlanBatch, committed before" + suffix, repeats));
+  report->Add(Summary("GetRankPlan, committed before" + suffix, shares));
   for (const std::string phase : {"decode", "encode", "commit"}) {
     const std::string labels = "{phase=\"" + phase + "\"}";
     const double mean = daemon.Metric("skrull_planning_seconds_sum" + labels) /
@@ -422,6 +436,12 @@ int Run(const std::string& json) {
         {"--log_level=error",
          "--store=sqlite:" + (directory.path() / "store.db").string()});
     MeasureRoundTrips("sqlite", daemon, &report);
+  }
+  if (testing::HaveEtcd()) {
+    const testing::Etcd etcd;
+    testing::Daemon daemon(
+        {"--log_level=error", "--store=" + etcd.uri("bench")});
+    MeasureRoundTrips("etcd", daemon, &report);
   }
   if (!json.empty()) report.WriteJson(json);
   return 0;

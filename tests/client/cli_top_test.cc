@@ -104,6 +104,7 @@ class OnTerminal {
     ::tcgetattr(theirs_, &before_);
     arguments.insert(arguments.begin(), testing::CliPath());
     pid_ = ::fork();
+    if (pid_ < 0) throw std::runtime_error("fork");
     if (pid_ == 0) {
       ::login_tty(theirs_);
       ::setenv("LC_ALL", "C.UTF-8", 1);
@@ -116,29 +117,31 @@ class OnTerminal {
     }
   }
   ~OnTerminal() {
-    ::kill(pid_, SIGKILL);
+    Signal(SIGKILL);
     Wait();
     ::close(ours_);
     ::close(theirs_);
   }
 
-  // Reads until what was written since the last call ends with, or holds,
-  // `text`; all of it. Throws after a minute.
+  // What was written after the text of the call before, up to and with `text`.
+  // Throws after a minute.
   std::string ReadUntil(const std::string& text) {
-    std::string seen;
-    while (seen.find(text) == std::string::npos) {
+    size_t at = 0;
+    while ((at = unread_.find(text)) == std::string::npos) {
       fd_set set;
       FD_ZERO(&set);
       FD_SET(ours_, &set);
       timeval limit = {.tv_sec = 60, .tv_usec = 0};
       char buffer[65536];
       if (::select(ours_ + 1, &set, nullptr, nullptr, &limit) <= 0) {
-        throw std::runtime_error("no " + text + " in: " + seen);
+        throw std::runtime_error("no " + text + " in: " + unread_);
       }
       const ssize_t count = ::read(ours_, buffer, sizeof buffer);
-      if (count <= 0) throw std::runtime_error("closed: " + seen);
-      seen.append(buffer, static_cast<size_t>(count));
+      if (count <= 0) throw std::runtime_error("closed: " + unread_);
+      unread_.append(buffer, static_cast<size_t>(count));
     }
+    const std::string seen = unread_.substr(0, at + text.size());
+    unread_.erase(0, seen.size());
     return seen;
   }
 
@@ -149,7 +152,11 @@ class OnTerminal {
     size.ws_row = static_cast<unsigned short>(rows);
     REQUIRE(::ioctl(ours_, TIOCSWINSZ, &size) == 0);
   }
-  void Signal(int number) { ::kill(pid_, number); }
+  // Nothing once it was waited for: there is no such process any more, and -1
+  // would be all of them.
+  void Signal(int number) {
+    if (pid_ > 0) ::kill(pid_, number);
+  }
 
   // The exit code, or 128 + the signal that ended it.
   int Wait() {
@@ -176,6 +183,7 @@ class OnTerminal {
   }
 
  private:
+  std::string unread_;
   int ours_ = -1;
   int theirs_ = -1;
   termios before_ = {};
@@ -198,7 +206,8 @@ TEST_CASE("skrullctl top: draws, refreshes and leaves the terminal as it was",
   const std::string first = top.ReadUntil("9.8.7");
   CHECK_THAT(first, Catch::Contains(kEnter));
   CHECK_FALSE(top.Echoes());
-  const std::string refreshed = top.ReadUntil("(10.0/s)");
+  top.ReadUntil("(10.0/s)");
+  const std::string refreshed = top.ReadUntil(kDrawn);
   CHECK_THAT(refreshed, Catch::Contains("▄"));
   CHECK_THAT(refreshed, Catch::Contains("q quits, s sorts (by recent)"));
   top.Type('s');
@@ -208,7 +217,7 @@ TEST_CASE("skrullctl top: draws, refreshes and leaves the terminal as it was",
   } else {
     top.Signal(ending);
   }
-  const std::string last = top.ReadUntil(kLeave);
+  top.ReadUntil(kLeave);
   CHECK(top.Wait() == 0);
   CHECK(top.ModesAreBack());
 }
@@ -236,7 +245,7 @@ TEST_CASE("skrullctl top: follows the terminal's size", "[cli][top]") {
   const auto lines = Lines(text);
   CHECK(lines.size() == 4);
   for (std::string line : lines) {
-    if (line.ends_with('\r')) line.pop_back();
+    while (line.ends_with('\r')) line.pop_back();
     INFO(line);
     CHECK(line.size() <= 20);
   }

@@ -25,7 +25,7 @@ CHART = ROOT / "deploy/helm/skrull"
 
 REPLICAS = {
     "replicas": 3,
-    "store": {"etcd": "etcd://e0:2379,e1:2379"},
+    "store": {"etcd": "etcd://e0:2379,e1:2379/p", "etcdSecret": "etcd-tls"},
     "drainSeconds": 45,
     "config": {"max_lengths": 1048576, "max_wait_seconds": 0.5, "reflection": "off"},
     "security": {"tlsSecret": "tls", "clientCertificates": "required",
@@ -207,7 +207,7 @@ class Shapes(unittest.TestCase):
                       [name for kind, name in one if kind == "Service"])
         self.assertEqual(3, many["Deployment", "r"]["spec"]["replicas"])
         self.assertEqual(1, many["PodDisruptionBudget", "r"]["spec"]["maxUnavailable"])
-        self.assertEqual("etcd://e0:2379,e1:2379", config(many)["store"])
+        self.assertEqual("etcd://e0:2379,e1:2379/p", config(many)["store"])
         self.assertNotIn("allow_plaintext", config(many))
 
     def test_optional_objects_are_left_out(self):
@@ -217,7 +217,9 @@ class Shapes(unittest.TestCase):
     def test_what_cannot_work_is_refused(self):
         for over, message in (
                 ({"replicas": 2}, "replicas above 1 need store.etcd"),
-                ({"security": {"clientCertificates": "required"}}, "needs security.tls")):
+                ({"security": {"clientCertificates": "required"}}, "needs security.tls"),
+                ({"store": {"etcdSecret": "s"}}, "needs store.etcd"),
+                ({"security": {"authSecret": "a"}}, "tokens never go in plain text")):
             with self.assertRaisesRegex(chart.TemplateError, message):
                 objects(over)
 

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "skrull/cli/http_get.h"
 #include "skrull/tests/server/service_test_util.h"
 
 namespace skrull::testing {
@@ -60,9 +61,8 @@ class Prometheus {
     }
     std::string config = ReadFile(kDeploy / "prometheus/scrape.yml");
     ReplaceOne(&config, "127.0.0.1:7420", target);
-    ReplaceOne(&config, "scrape_interval: 15s", "scrape_interval: 500ms");
-    ReplaceOne(&config, "evaluation_interval: 15s",
-               "evaluation_interval: 500ms");
+    ReplaceOne(&config, "scrape_interval: 15s", "scrape_interval: 1s");
+    ReplaceOne(&config, "evaluation_interval: 15s", "evaluation_interval: 1s");
     const fs::path path = directory_.path() / "prometheus.yml";
     std::ofstream(path) << config;
     process_.emplace(std::vector<std::string>{
@@ -79,31 +79,32 @@ class Prometheus {
       return std::regex_search(output, match, listening);
     }));
     address_ = match[1];
-    REQUIRE(Eventually([&] {
-      try {
-        HttpGet(address_, "/-/ready");
-        return true;
-      } catch (const std::exception& not_ready) {
-        return false;
-      }
-    }));
+    REQUIRE(Eventually([&] { return Page("/-/ready").ok(); }));
   }
 
-  // The "data" of an answer. Throws if the API answers with an error.
+  // The "data" of an answer.
   json Get(const std::string& path) const {
-    return json::parse(HttpGet(address_, "/api/v1/" + path))["data"];
+    const absl::StatusOr<std::string> page = Page("/api/v1/" + path);
+    INFO(page.status());
+    REQUIRE(page.ok());
+    return json::parse(*page)["data"];
   }
   // Values of a query's series, now.
   std::vector<std::string> Query(const std::string& query) const {
+    const json data = Get("query?query=" + UrlEncoded(query));
     std::vector<std::string> values;
-    for (const json& series :
-         Get("query?query=" + UrlEncoded(query))["result"]) {
+    for (const json& series : data["result"]) {
       values.push_back(series["value"][1]);
     }
     return values;
   }
 
  private:
+  absl::StatusOr<std::string> Page(const std::string& path) const {
+    return cli::HttpGet("http://" + address_ + path, std::chrono::seconds(30),
+                        64 << 20);
+  }
+
   TempDir directory_;
   std::optional<Process> process_;
   std::string address_;
@@ -123,6 +124,7 @@ class Load {
   void Run(const std::string& address) {
     Client client(address);
     client.CreateJob("run7", SmallSpec(2, 2, 1000));
+    client.CreateJob("tight", SmallSpec(2, 2, 1000));
     const std::unique_ptr<Pending<v1::RankPlan>> waiting =
         client.StartRankPlan("run7", 1'000'000, 0);
     for (int64_t step = 0; !stop_; ++step) {
@@ -134,7 +136,10 @@ class Load {
       }
       client.RankPlan("run7", 10 * step + 1, 1);
       client.Plan(Batch("run7", 10 * step, {50'000}));  // refused
-      Report(client, 10 * step + 1);
+      Report(client, "run7", 10 * step + 1, v1::STEP_OUTCOME_OK);
+      // Of a job of its own: its bucket falls until nothing fits.
+      client.Plan(Batch("tight", step, {100, 20, 3}));
+      Report(client, "tight", step, v1::STEP_OUTCOME_OUT_OF_MEMORY);
       v1::Job job;
       grpc::ClientContext context;
       v1::GetJobRequest get;
@@ -146,14 +151,14 @@ class Load {
     waiting->status.wait();
   }
 
-  static void Report(Client& client, int64_t step) {
-    for (const v1::StepOutcome outcome :
-         {v1::STEP_OUTCOME_OK, v1::STEP_OUTCOME_OUT_OF_MEMORY}) {
+  // How the step went, on all four ranks of a job.
+  static void Report(Client& client, const std::string& job, int64_t step,
+                     v1::StepOutcome outcome) {
+    for (int rank = 0; rank < 4; ++rank) {
       v1::ReportStepRequest request;
-      request.set_job("run7");
+      request.set_job(job);
       request.mutable_report()->set_step(step);
-      request.mutable_report()->set_rank(outcome == v1::STEP_OUTCOME_OK ? 0
-                                                                        : 1);
+      request.mutable_report()->set_rank(rank);
       request.mutable_report()->set_outcome(outcome);
       request.mutable_report()->mutable_step_time()->set_nanos(2'000'000);
       request.mutable_report()->set_peak_bytes(1'000'000);
@@ -260,7 +265,9 @@ TEST_CASE("Monitoring: every query has an answer under load",
            page.find("\n" + name + "{") != std::string::npos ||
            page.find("\n" + name + " ") != std::string::npos));
   }
-  for (const json& group : prometheus.Get("rules")["groups"]) {
+  const json evaluated = prometheus.Get("rules");
+  REQUIRE_FALSE(evaluated["groups"].empty());
+  for (const json& group : evaluated["groups"]) {
     for (const json& rule : group["rules"]) {
       INFO(rule["name"]);
       CHECK(rule["health"] == "ok");

@@ -82,7 +82,7 @@ ROOMS = [
           *CONVERT) + PURE_ABSL, pure=True),
     Room("server", under("server/"),
          ("skrull/server/", "skrull/planner/", "absl/", "prometheus/",
-          "civetweb.h", "nlohmann/json.hpp") + GRPC),
+          "civetweb.h", "etcd/", "nlohmann/json.hpp") + GRPC),
     Room("client fallback", under("client/cpp/local_"),
          ("skrull/client/", "skrull/planner/", "absl/", *CONVERT) + GRPC),
     Room("client", under("client/cpp/"),

@@ -149,6 +149,11 @@ TEST_CASE("CommittedPlan: decodes its own bytes and refuses others",
   REQUIRE(decoded.ok());
   CHECK((*decoded)->plan() == *plan);
   CHECK((*decoded)->digest() == message.digest());
+  v1::Plan changed = message;
+  changed.mutable_summary()->set_predicted_seconds(1);
+  record.plan = CanonicalBytes(changed);
+  CHECK(std::string(CommittedPlan::Decode(record).status().message())
+            .find("not that of its digest") != std::string::npos);
   record.plan = "\xff not a plan";
   const auto refused = CommittedPlan::Decode(record);
   REQUIRE_FALSE(refused.ok());

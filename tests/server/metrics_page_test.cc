@@ -1,5 +1,6 @@
 // The metrics page of a real daemon, as promtool and a real Prometheus see it.
 #include <catch2/catch.hpp>
+#include <ctime>
 #include <fstream>
 #include <regex>
 #include <set>
@@ -18,9 +19,39 @@ void Exercise(const Daemon& daemon) {
   CHECK_FALSE(client.Plan(Batch("secret-job-name", 2, {500})).ok());
 }
 
+// What stands in backquotes at the start of the lines of the document's tables,
+// from the heading `from` up to the heading `to`, if there is one.
+std::set<std::string> Documented(const std::string& from,
+                                 const std::string& to) {
+  std::ifstream file(SKRULL_SOURCE_DIR "/docs/metrics.md");
+  std::set<std::string> names;
+  bool inside = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line == from) inside = true;
+    if (!to.empty() && line == to) break;
+    if (inside && line.starts_with("| `")) {
+      names.insert(line.substr(3, line.find('`', 3) - 3));
+    }
+  }
+  return names;
+}
+
+std::set<std::string> DocumentedMetrics() {
+  return Documented("## The daemon", "## Values of labels");
+}
+
+// Those of closed sets, and that of histograms.
+std::set<std::string> DocumentedLabels() {
+  std::set<std::string> labels = Documented("## Values of labels", "");
+  labels.insert({"le", "compiler", "version"});
+  return labels;
+}
+
 TEST_CASE("Metrics: promtool finds no fault with the page",
           "[server][metrics]") {
-  Daemon daemon;
+  TempDir store;
+  Daemon daemon({"--job_metrics=10",
+                 "--store=sqlite:" + (store.path() / "skrull.db").string()});
   Exercise(daemon);
   TempDir directory;
   const std::string page = (directory.path() / "page").string();
@@ -58,6 +89,28 @@ TEST_CASE("Metrics: the page says what happened, in closed sets of labels",
     CHECK(daemon.Metric(std::string("skrull_planning_seconds_count{phase=\"") +
                         phase + "\"}") >= 1);
   }
+  CHECK(daemon.Metric("skrull_plan_dp_imbalance_ratio_count") == 1);
+  CHECK(daemon.Metric("skrull_predicted_seconds_total") >=
+        daemon.Metric("skrull_lower_bound_seconds_total"));
+  CHECK(daemon.Metric("skrull_predicted_rank_seconds_total") ==
+        Approx(4 * daemon.Metric("skrull_predicted_seconds_total")));
+  CHECK(daemon.Metric("skrull_queue_wait_seconds_count") >= 1);
+  CHECK(daemon.Metric("skrull_planning_busy_seconds_total") > 0);
+  CHECK(daemon.Metric("skrull_planning_threads") == 2);
+  CHECK(daemon.Metric("skrull_planning_queue_limit") == 1024);
+  CHECK(daemon.Metric("skrull_waits_limit") == 65536);
+  CHECK(daemon.Metric("skrull_cached_plans") == 1);
+  CHECK(daemon.Metric("skrull_cached_plan_bytes") > 0);
+  CHECK(daemon.Metric("skrull_rpc_seconds_count{method=\"PlanBatch\"}") == 2);
+  CHECK(daemon.Metric("skrull_rpcs_in_flight{method=\"PlanBatch\"}") == 0);
+  CHECK(daemon.Metric("skrull_store_operations_total{operation=\"commit_plan\","
+                      "outcome=\"ok\"}") == 1);
+  CHECK(daemon.Metric(
+            "skrull_store_seconds_count{operation=\"commit_plan\"}") == 1);
+  CHECK(daemon.Metric("process_resident_memory_bytes") > 1e6);
+  CHECK(daemon.Metric("process_open_fds") >= 3);
+  CHECK(daemon.Metric("process_start_time_seconds") ==
+        Approx(static_cast<double>(std::time(nullptr))).margin(600));
   const std::string page = daemon.Scrape();
   CHECK(page.find("secret-job-name") == std::string::npos);
   std::set<std::string> labels;
@@ -66,10 +119,23 @@ TEST_CASE("Metrics: the page says what happened, in closed sets of labels",
        it != std::sregex_iterator(); ++it) {
     labels.insert((*it)[1]);
   }
-  labels.erase("quantile");  // of the exposer's own summaries
-  CHECK(labels == std::set<std::string>{"code", "le", "method", "outcome",
-                                        "phase", "policy", "reason",
-                                        "version"});
+  CHECK(labels == DocumentedLabels());
+}
+
+TEST_CASE("Metrics: the page has the metrics that docs/metrics.md lists",
+          "[server][metrics][docs]") {
+  TempDir store;
+  Daemon daemon({"--job_metrics=10",
+                 "--store=sqlite:" + (store.path() / "skrull.db").string()});
+  Exercise(daemon);
+  std::set<std::string> served;
+  const std::string page = daemon.Scrape();
+  const std::regex type("# TYPE ([a-z_]+) ");
+  for (auto it = std::sregex_iterator(page.begin(), page.end(), type);
+       it != std::sregex_iterator(); ++it) {
+    served.insert((*it)[1]);
+  }
+  CHECK(served == DocumentedMetrics());
 }
 
 TEST_CASE("Metrics: a real Prometheus scrapes the page", "[server][metrics]") {

@@ -2,68 +2,26 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <future>
-#include <latch>
 #include <stdexcept>
 #include <thread>
 
 #include "skrull/planner/error.h"
+#include "skrull/tests/server/planning_pool_test_util.h"
 
 namespace skrull {
 namespace {
 
 using std::chrono::steady_clock;
-
-constexpr steady_clock::time_point kNever = steady_clock::time_point::max();
-
-ErrorReason ReasonOf(const absl::Status& status) {
-  return GetErrorDetail(status).value_or(ErrorDetail{}).reason;
-}
-
-// A caller whose answer can be waited for.
-struct TestCaller {
-  explicit TestCaller(steady_clock::time_point deadline = kNever)
-      : caller(std::make_shared<PlanCaller>(
-            deadline, [this](const PlanOutcome& result) {
-              ++answers;
-              promise.set_value(result.status());
-            })) {}
-
-  std::atomic<int> answers = 0;
-  std::promise<absl::Status> promise;
-  std::future<absl::Status> status = promise.get_future();
-  std::shared_ptr<PlanCaller> caller;
-};
-
-// Occupies the one thread of a pool from construction to Release.
-class Blocker {
- public:
-  explicit Blocker(PlanningPool* pool) {
-    pool->Submit("", caller_.caller, [this]() -> PlanOutcome {
-      running_.count_down();
-      release_.wait();
-      return PlanAnswer();
-    });
-    running_.wait();
-  }
-  ~Blocker() {
-    Release();
-    caller_.status.wait();
-  }
-  void Release() {
-    if (!released_.exchange(true)) release_.count_down();
-  }
-
- private:
-  TestCaller caller_;
-  std::latch running_{1};
-  std::latch release_{1};
-  std::atomic<bool> released_ = false;
-};
+using testing::Blocker;
+using testing::Flight;
+using testing::ReasonOf;
+using testing::TestCaller;
 
 struct Fixture {
   Metrics metrics;
-  PlanningPool pool{1, 4, Clock::Real(), &metrics};
+  PlanningPool pool{{.threads = 1, .max_queued = 4, .max_queue_seconds = 1000},
+                    Clock::Real(),
+                    &metrics};
   std::atomic<int> planned = 0;
 
   std::function<PlanOutcome()> Plan() {
@@ -81,17 +39,17 @@ TEST_CASE("PlanningPool: equal keys in progress are planned once",
   std::vector<std::unique_ptr<TestCaller>> callers;
   for (int i = 0; i < 64; ++i) {
     callers.push_back(std::make_unique<TestCaller>());
-    f.pool.Submit("key", callers.back()->caller, f.Plan());
+    f.pool.Submit(Flight("key", callers.back()->caller, f.Plan()));
   }
   TestCaller other;
-  f.pool.Submit("other", other.caller, f.Plan());
+  f.pool.Submit(Flight("other", other.caller, f.Plan()));
   blocker.Release();
   for (const auto& caller : callers) CHECK(caller->status.get().ok());
   CHECK(other.status.get().ok());
   CHECK(f.planned == 2);
   // The flight has landed: the next request of its key is planned anew.
   TestCaller later;
-  f.pool.Submit("key", later.caller, f.Plan());
+  f.pool.Submit(Flight("key", later.caller, f.Plan()));
   CHECK(later.status.get().ok());
   CHECK(f.planned == 3);
 }
@@ -101,10 +59,10 @@ TEST_CASE("PlanningPool: a shared request is dropped only without callers",
   Fixture f;
   Blocker blocker(&f.pool);
   TestCaller gone, expired(steady_clock::time_point::min()), waits, alone;
-  f.pool.Submit("shared", gone.caller, f.Plan());
-  f.pool.Submit("shared", expired.caller, f.Plan());
-  f.pool.Submit("shared", waits.caller, f.Plan());
-  f.pool.Submit("alone", alone.caller, f.Plan());
+  f.pool.Submit(Flight("shared", gone.caller, f.Plan()));
+  f.pool.Submit(Flight("shared", expired.caller, f.Plan()));
+  f.pool.Submit(Flight("shared", waits.caller, f.Plan()));
+  f.pool.Submit(Flight("alone", alone.caller, f.Plan()));
   const absl::Status cancelled =
       MakeError({.reason = ErrorReason::kCancelled}, "gone");
   gone.caller->Complete(cancelled);
@@ -114,7 +72,7 @@ TEST_CASE("PlanningPool: a shared request is dropped only without callers",
   CHECK(ReasonOf(gone.status.get()) == ErrorReason::kCancelled);
   CHECK(ReasonOf(alone.status.get()) == ErrorReason::kCancelled);
   TestCaller last;
-  f.pool.Submit("", last.caller, f.Plan());
+  f.pool.Submit(Flight("", last.caller, f.Plan()));
   CHECK(last.status.get().ok());
   CHECK(f.planned == 2);
   CHECK(gone.answers == 1);
@@ -125,7 +83,7 @@ TEST_CASE("PlanningPool: an expired request is answered, not planned",
           "[server][planning_pool]") {
   Fixture f;
   TestCaller expired(steady_clock::time_point::min());
-  f.pool.Submit("key", expired.caller, f.Plan());
+  f.pool.Submit(Flight("key", expired.caller, f.Plan()));
   CHECK(ReasonOf(expired.status.get()) == ErrorReason::kDeadlineExceeded);
   CHECK(f.planned == 0);
 }
@@ -138,16 +96,16 @@ TEST_CASE(
   std::vector<std::unique_ptr<TestCaller>> callers;
   for (int i = 0; i < 4; ++i) {
     callers.push_back(std::make_unique<TestCaller>());
-    f.pool.Submit(std::to_string(i), callers.back()->caller, f.Plan());
+    f.pool.Submit(Flight(std::to_string(i), callers.back()->caller, f.Plan()));
   }
   TestCaller refused, joined;
-  f.pool.Submit("4", refused.caller, f.Plan());
+  f.pool.Submit(Flight("4", refused.caller, f.Plan()));
   const absl::Status status = refused.status.get();
   CHECK(status.code() == absl::StatusCode::kResourceExhausted);
   CHECK(ReasonOf(status) == ErrorReason::kQueueFull);
   CHECK(GetErrorDetail(status)->limit == 4);
   CHECK(GetErrorDetail(status)->retry_after_seconds > 0);
-  f.pool.Submit("3", joined.caller, f.Plan());
+  f.pool.Submit(Flight("3", joined.caller, f.Plan()));
   blocker.Release();
   for (const auto& caller : callers) CHECK(caller->status.get().ok());
   CHECK(joined.status.get().ok());
@@ -159,10 +117,10 @@ TEST_CASE("PlanningPool: Close answers what waits and lets finish what runs",
   Fixture f;
   Blocker blocker(&f.pool);
   TestCaller queued, late;
-  f.pool.Submit("a", queued.caller, f.Plan());
+  f.pool.Submit(Flight("a", queued.caller, f.Plan()));
   f.pool.Close();
   CHECK(ReasonOf(queued.status.get()) == ErrorReason::kDraining);
-  f.pool.Submit("b", late.caller, f.Plan());
+  f.pool.Submit(Flight("b", late.caller, f.Plan()));
   CHECK(ReasonOf(late.status.get()) == ErrorReason::kDraining);
   CHECK(f.planned == 0);
 }
@@ -171,8 +129,8 @@ TEST_CASE("PlanningPool: an exception ends the request, not the daemon",
           "[server][planning_pool]") {
   Fixture f;
   TestCaller caller;
-  f.pool.Submit("a", caller.caller,
-                []() -> PlanOutcome { throw std::bad_alloc(); });
+  f.pool.Submit(Flight("a", caller.caller,
+                       []() -> PlanOutcome { throw std::bad_alloc(); }));
   CHECK(ReasonOf(caller.status.get()) == ErrorReason::kInternal);
 }
 
@@ -186,17 +144,21 @@ TEST_CASE("PlanningPool: many threads, each caller is answered once",
     callers.push_back(std::make_unique<TestCaller>());
   }
   {
-    PlanningPool pool(3, 64, Clock::Real(), &metrics);
+    PlanningPool pool({.threads = 3, .max_queued = 64}, Clock::Real(),
+                      &metrics);
     std::vector<std::jthread> threads;
     for (int t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] {
         for (int i = 0; i < kCalls; ++i) {
           TestCaller& caller = *callers[static_cast<size_t>(t * kCalls + i)];
-          pool.Submit(std::to_string(i % 7), caller.caller,
-                      []() -> PlanOutcome { return PlanAnswer(); });
+          pool.Submit(Flight(
+              std::to_string(i % 7), caller.caller,
+              []() -> PlanOutcome { return PlanAnswer(); },
+              std::to_string(i % 5)));
           if (i % 3 == 0) {
             caller.caller->Complete(
                 MakeError({.reason = ErrorReason::kCancelled}, "gone"));
+            pool.Forget(caller.caller);
           }
         }
       });

@@ -12,13 +12,14 @@
 namespace skrull {
 namespace {
 
+using testing::ContentsOf;
 using testing::EpochOf;
-using testing::kAllRanks;
 using testing::MustOpen;
 using testing::PlanOf;
 using testing::ReasonOf;
 using testing::ReportOf;
 using testing::StoreDir;
+using testing::TextOf;
 using testing::Wanted;
 
 std::string TextOf(const absl::Status& status) {
@@ -27,55 +28,9 @@ std::string TextOf(const absl::Status& status) {
                            std::string(status.message());
 }
 
-std::string TextOf(const JobRecord& record) {
-  return record.name + " " + std::to_string(record.generation) + " " +
-         record.owner + " " + std::to_string(record.create_time_micros) + " " +
-         std::to_string(record.birth) + " " + std::to_string(record.version) +
-         " " + record.calibration.ShortDebugString() + " " +
-         Sha256Hex(CanonicalBytes(record.spec));
-}
-
-std::string TextOf(const PlanRecord& record) {
-  return record.key.job + " " + std::to_string(record.generation) + " " +
-         std::to_string(record.key.step) + " " +
-         std::to_string(record.key.attempt) + " " + record.request_digest +
-         " " + Sha256Hex(record.plan);
-}
-
 template <typename T>
 std::string TextOf(const absl::StatusOr<T>& result) {
   return result.ok() ? TextOf(*result) : TextOf(result.status());
-}
-
-// Everything a store would answer about jobs a..d and steps 0..11.
-std::string Contents(Store& store) {
-  std::string text = "count " + std::to_string(store.Count().value()) + "\n";
-  const std::vector<JobRecord> jobs = store.List("", 100).value();
-  for (const JobRecord& job : jobs) {
-    text += TextOf(job) + "\n";
-    const auto epochs = store.Calibrations(job.name, job.generation);
-    for (const v1::Calibration& epoch : *epochs) {
-      text += "  " + epoch.ShortDebugString() + "\n";
-    }
-    const auto latest = store.LatestSteps(job.name, job.generation, 3);
-    for (const PlanKey& key : *latest) {
-      text += "  " + std::to_string(key.step) + "/" +
-              std::to_string(key.attempt) + "\n";
-    }
-    for (int64_t step = 0; step < 12; ++step) {
-      for (int32_t attempt = 0; attempt < 3; ++attempt) {
-        const PlanKey key = {job.name, step, attempt};
-        if (const auto plan = store.Find(key, job.generation).value()) {
-          text += "  " + TextOf(*plan) + "\n";
-        }
-        const auto reports = store.Reports(key, job.generation, kAllRanks);
-        for (const v1::StepReport& report : *reports) {
-          text += "  " + report.ShortDebugString() + "\n";
-        }
-      }
-    }
-  }
-  return text;
 }
 
 TEST_CASE("SqliteStore: random runs answer as the memory store does",
@@ -135,9 +90,9 @@ TEST_CASE("SqliteStore: random runs answer as the memory store does",
       store.reset();  // the file is free before it is opened again
       store = MustOpen(dir.uri());
     }
-    if (i % 50 == 0) REQUIRE(Contents(*store) == Contents(*model));
+    if (i % 50 == 0) REQUIRE(ContentsOf(*store) == ContentsOf(*model));
   }
-  REQUIRE(Contents(*store) == Contents(*model));
+  REQUIRE(ContentsOf(*store) == ContentsOf(*model));
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "skrull/server/convert.h"
+
 namespace skrull {
 
 std::ostream& operator<<(std::ostream& out, const PlanRecord& record) {
@@ -104,6 +106,51 @@ v1::StepReport ReportOf(int64_t step, int32_t attempt, int32_t rank,
   report.set_outcome(v1::STEP_OUTCOME_OK);
   report.set_peak_bytes(peak_bytes);
   return report;
+}
+
+std::string TextOf(const JobRecord& record) {
+  return record.name + " " + std::to_string(record.generation) + " " +
+         record.owner + " " + std::to_string(record.create_time_micros) + " " +
+         std::to_string(record.birth) + " " + std::to_string(record.version) +
+         " " + record.calibration.ShortDebugString() + " " +
+         Sha256Hex(CanonicalBytes(record.spec));
+}
+
+std::string TextOf(const PlanRecord& record) {
+  return record.key.job + " " + std::to_string(record.generation) + " " +
+         std::to_string(record.key.step) + " " +
+         std::to_string(record.key.attempt) + " " + record.request_digest +
+         " " + Sha256Hex(record.plan);
+}
+
+std::string ContentsOf(Store& store) {
+  std::string text = "count " + std::to_string(store.Count().value()) + "\n";
+  const std::vector<JobRecord> jobs = store.List("", 100).value();
+  for (const JobRecord& job : jobs) {
+    text += TextOf(job) + "\n";
+    const auto epochs = store.Calibrations(job.name, job.generation);
+    for (const v1::Calibration& epoch : epochs.value()) {
+      text += "  " + epoch.ShortDebugString() + "\n";
+    }
+    const auto latest = store.LatestSteps(job.name, job.generation, 3);
+    for (const PlanKey& key : latest.value()) {
+      text += "  " + std::to_string(key.step) + "/" +
+              std::to_string(key.attempt) + "\n";
+    }
+    for (int64_t step = 0; step < 12; ++step) {
+      for (int32_t attempt = 0; attempt < 3; ++attempt) {
+        const PlanKey key = {job.name, step, attempt};
+        if (const auto plan = store.Find(key, job.generation).value()) {
+          text += "  " + TextOf(*plan) + "\n";
+        }
+        const auto reports = store.Reports(key, job.generation, kAllRanks);
+        for (const v1::StepReport& report : reports.value()) {
+          text += "  " + report.ShortDebugString() + "\n";
+        }
+      }
+    }
+  }
+  return text;
 }
 
 }  // namespace skrull::testing

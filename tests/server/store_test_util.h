@@ -69,6 +69,14 @@ v1::Calibration EpochOf(int64_t epoch);
 v1::StepReport ReportOf(int64_t step, int32_t attempt, int32_t rank,
                         int64_t peak_bytes = 1);
 
+// A line that holds all of a record.
+std::string TextOf(const JobRecord& record);
+std::string TextOf(const PlanRecord& record);
+
+// Everything a store answers about all jobs, and their steps 0..11 and attempts
+// 0..2. Throws absl::BadStatusOrAccess if a call fails.
+std::string ContentsOf(Store& store);
+
 }  // namespace skrull::testing
 
 #endif  // SKRULL_TESTS_SERVER_STORE_TEST_UTIL_H_

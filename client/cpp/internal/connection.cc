@@ -48,8 +48,8 @@ absl::Status CheckOptions(const ClientOptions& options) {
   constexpr int kMaxPrefetchDepth = 1024;
   constexpr milliseconds kMaxBackoff{5'000};
   constexpr milliseconds kMinKeepalive{20'000};
-  if (options.address.empty()) return InvalidField("address", "empty");
-  absl::Status status = CheckCredentialOptions(options);
+  absl::Status status = CheckAddress(options.address);
+  status.Update(CheckCredentialOptions(options));
   status.Update(
       CheckRange("timeout", options.timeout, milliseconds(1), kMaxTimeout));
   status.Update(CheckRange("unreachable_after", options.unreachable_after,
@@ -206,9 +206,7 @@ Connection::Connection(
     : options_(options),
       owner_(owner),
       tokens_(std::move(tokens)),
-      channel_(grpc::CreateCustomChannel(options.address, credentials,
-                                         ChannelArgumentsFor(options))),
-      stub_(v1::PlannerService::NewStub(channel_)) {}
+      replicas_(options.address, credentials, ChannelArgumentsFor(options)) {}
 
 absl::Status Connection::CheckProcess() const {
   return ::getpid() == owner_ ? absl::OkStatus() : ForkedError();
@@ -228,15 +226,6 @@ void Connection::AddToken(grpc::ClientContext* context) {
   if (!token.empty()) context->AddMetadata("authorization", "Bearer " + token);
 }
 
-bool Connection::IsConnected() {
-  return channel_->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY;
-}
-
-bool Connection::WaitConnected(SteadyTime until) {
-  return channel_->WaitForConnected(std::chrono::system_clock::now() +
-                                    (until - std::chrono::steady_clock::now()));
-}
-
 absl::Status Connection::Call(
     const std::string& name, SteadyTime deadline,
     const std::string& traceparent,
@@ -248,6 +237,7 @@ absl::Status Connection::Call(
   const std::string what = absl::StrCat(name, " at ", options_.address);
   Backoff backoff(options_);
   std::optional<SteadyTime> unreachable_since;
+  int unavailable = 0;  // attempts in a row
   while (true) {
     const SteadyTime start = std::chrono::steady_clock::now();
     grpc::ClientContext context;
@@ -266,8 +256,11 @@ absl::Status Connection::Call(
       if (!unreachable_since) unreachable_since = start;
       if (was_reached) unreachable_since = now;
       if (now - *unreachable_since >= options_.unreachable_after) return status;
+      // Another replica may be well: all are tried before the first wait.
+      if (++unavailable % replicas_.size() != 0 && now < deadline) continue;
     } else {
       unreachable_since.reset();
+      unavailable = 0;
     }
     const SteadyTime retry = now + std::max(*delay, backoff.Next());
     if (retry >= deadline) return status;

@@ -1,5 +1,5 @@
-// The channel to a daemon, and how calls over it are retried. Not for users of
-// the client.
+// The connection to a daemon or its replicas, and how calls over it are
+// retried. Not for users of the client.
 #ifndef SKRULL_CLIENT_CPP_INTERNAL_CONNECTION_H_
 #define SKRULL_CLIENT_CPP_INTERNAL_CONNECTION_H_
 
@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "skrull/client/internal/credentials.h"
+#include "skrull/client/internal/replica_set.h"
 #include "skrull/client/planner_client.h"
 #include "skrull/v1/planner_service.grpc.pb.h"
 
@@ -78,8 +79,13 @@ class Connection {
       const ClientOptions& options);
 
   const ClientOptions& options() const { return options_; }
-  v1::PlannerService::Stub& stub() { return *stub_; }
-  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  // Of one of the replicas, in turn: take it anew for each attempt.
+  v1::PlannerService::Stub& stub() { return replicas_.Next(); }
+  ReplicaSet& replicas() { return replicas_; }
+  // Likewise.
+  const std::shared_ptr<grpc::Channel>& channel() {
+    return replicas_.NextChannel();
+  }
 
   // FAILED_PRECONDITION in a child of the process that made the connection.
   // Takes no lock, so that it works in such a child.
@@ -100,13 +106,11 @@ class Connection {
   // Adds the client's token, if it has one, to a call.
   void AddToken(grpc::ClientContext* context);
 
-  // True while connected. Asks for a connection when there is none.
-  bool IsConnected();
-
-  // Waits for a connection; false when there is none by `until`. The wait does
-  // gRPC's input and output: without a thread in it, or in a call, nothing
-  // would complete an attempt to connect.
-  bool WaitConnected(SteadyTime until);
+  // See ReplicaSet.
+  bool IsConnected() { return replicas_.IsConnected(); }
+  bool WaitConnected(SteadyTime until) {
+    return replicas_.WaitConnected(until);
+  }
 
  private:
   Connection(const ClientOptions& options, pid_t owner,
@@ -116,8 +120,7 @@ class Connection {
   const ClientOptions options_;
   const pid_t owner_;
   const std::unique_ptr<TokenSource> tokens_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::PlannerService::Stub> stub_;
+  ReplicaSet replicas_;
 };
 
 }  // namespace skrull::client_internal

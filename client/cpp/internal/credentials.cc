@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "skrull/client/internal/replica_set.h"
 #include "skrull/client/internal/wire.h"
 #include "skrull/server/address.h"
 
@@ -64,8 +65,9 @@ absl::Status CheckCredentialOptions(const ClientOptions& options) {
     return InvalidField("token_file", "token is set as well");
   }
   const bool has_token = !options.token.empty() || !options.token_file.empty();
+  const std::vector<std::string> replicas = SplitAddress(options.address);
   if (has_token && !has_tls && !options.allow_plaintext_token &&
-      !IsLocalAddress(options.address)) {
+      !std::all_of(replicas.begin(), replicas.end(), IsLocalAddress)) {
     return InvalidField("tls_ca_file",
                         absl::StrCat("the token would cross the network to ",
                                      options.address, " in plain text"));

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Check an image without a container engine.
 
-  image.py DOCKERFILE BUILD_DIR ROOTFS
+  image.py DOCKERFILE BUILD_DIR ROOTFS [OPTION...]
 
 Carries out the last stage of DOCKERFILE in a copy of ROOTFS, a Debian 12: its
 RUN lines by chroot, its COPY lines from BUILD_DIR, which stands for the folder
-of that name in the stage before. Then starts the ENTRYPOINT as the USER, with
-the root read-only but for its VOLUMEs, and waits until the HEALTHCHECK passes;
+of that name in the stage before. Then starts the ENTRYPOINT, with the OPTIONs
+after it, as the USER, with the root read-only but for its VOLUMEs, and waits until the HEALTHCHECK passes;
 after the daemon's end it must fail. Needs root, and Debian's mirror. Stops at
 an instruction that it does not know.
 """
@@ -112,14 +112,14 @@ def read_only(root, writable):
     subprocess.run(["mount", "-o", "remount,bind,ro", root], check=True)
 
 
-def check_run(image):
+def check_run(image, options):
     """The image's own promises, with its daemon running."""
     if not re.fullmatch(r"[1-9]\d*:[1-9]\d*", image.user or ""):
         raise RuntimeError(f"USER {image.user}: not a number other than root's")
     if image.healthy():
         raise RuntimeError("healthy without a daemon: does something else run?")
-    daemon = subprocess.Popen(image.command(image.entrypoint, image.user),
-                              env=ENVIRONMENT, stdin=subprocess.DEVNULL)
+    argv = image.command([*image.entrypoint, *options], image.user)
+    daemon = subprocess.Popen(argv, env=ENVIRONMENT, stdin=subprocess.DEVNULL)
     try:
         end = time.monotonic() + READY_SECONDS
         while not image.healthy():
@@ -138,7 +138,7 @@ def check_run(image):
         raise RuntimeError(f"ended with {code}, or healthy without a daemon")
 
 
-def main(dockerfile, build, rootfs):
+def main(dockerfile, build, rootfs, options):
     with tempfile.TemporaryDirectory() as work:
         root = pathlib.Path(work, "root")
         subprocess.run(["cp", "-a", rootfs, root], check=True)
@@ -151,13 +151,13 @@ def main(dockerfile, build, rootfs):
         isolate()
         try:
             read_only(root, image.volumes)
-            check_run(image)
+            check_run(image, options)
         finally:
             subprocess.run(["umount", "--recursive", root])
     print(f"{dockerfile}: its last stage runs; {int(kib) // 1024} MiB unpacked")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
+    if len(sys.argv) < 4:
         sys.exit(__doc__)
-    main(*sys.argv[1:])
+    main(*sys.argv[1:4], sys.argv[4:])

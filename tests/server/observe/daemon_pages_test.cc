@@ -131,7 +131,7 @@ TEST_CASE("Pages: only GET and HEAD, only what there is", "[server][status]") {
                StartsWith("HTTP/1.1 405 ") && Contains("Allow: GET, HEAD\r\n"));
   }
   for (const std::string path :
-       {"/x", "/metrics/", "/../etc/passwd", "//", "/%2e%2e/%00"}) {
+       {"/x", "/metrics/", "/../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd"}) {
     CAPTURE(path);
     CHECK_THAT(HttpAnswer(address, path), StartsWith("HTTP/1.1 40"));
   }

@@ -13,10 +13,13 @@ namespace {
 
 using testing::ManualClock;
 
-// A store whose disk is full, and which takes a second to say so.
-class BrokenStore : public MemoryStore {
+// A store in memory whose disk is full, for Count, and which takes a second to
+// say so.
+class BrokenStore : public MeasuredStore {
  public:
-  explicit BrokenStore(ManualClock* clock) : clock_(clock) {}
+  BrokenStore(ManualClock* clock, StoreMetrics* unused)
+      : MeasuredStore(std::make_unique<MemoryStore>(), clock, unused),
+        clock_(clock) {}
 
   absl::StatusOr<int64_t> Count() override {
     clock_->Advance(std::chrono::seconds(1));
@@ -28,7 +31,8 @@ class BrokenStore : public MemoryStore {
 };
 
 JobRecord Wanted(int64_t hidden_size) {
-  JobRecord record{.name = "run7"};
+  JobRecord record;
+  record.name = "run7";
   record.spec.mutable_model()->set_hidden_size(hidden_size);
   return record;
 }
@@ -61,7 +65,10 @@ TEST_CASE("MeasuredStore: does what the store does, and counts how it ended",
   ManualClock clock;
   prometheus::Registry registry;
   StoreMetrics metrics(registry);
-  MeasuredStore store(std::make_unique<BrokenStore>(&clock), &clock, &metrics);
+  prometheus::Registry unused_registry;
+  StoreMetrics unused(unused_registry);
+  MeasuredStore store(std::make_unique<BrokenStore>(&clock, &unused), &clock,
+                      &metrics);
   CHECK(store.Create(Wanted(64), {}).ok());
   CHECK(store.Create(Wanted(64), {})->generation == 1);
   const absl::Status refused = store.Create(Wanted(128), {}).status();

@@ -76,8 +76,8 @@ TEST_CASE("Status page in Chromium: wide and narrow, light and dark",
   };
   const std::vector<Row> rows = {{"wide-light", "1280,1000", "1"},
                                  {"wide-dark", "1280,1000", "0"},
-                                 {"narrow-light", "500,1600", "1"},
-                                 {"narrow-dark", "500,1600", "0"}};
+                                 {"narrow-light", "390,1600", "1"},
+                                 {"narrow-dark", "390,1600", "0"}};
   for (const Row& row : rows) {
     const fs::path picture = directory / (row.name + ".png");
     const std::string output =

@@ -9,8 +9,9 @@ namespace {
 
 TEST_CASE("RequestId: short names of plain characters, nothing else",
           "[server][trace]") {
-  for (const std::string good :
-       {"a", "0", "7f3a-01.B_z", "-", std::string(64, 'x').c_str()}) {
+  for (const std::string& good :
+       {std::string("a"), std::string("0"), std::string("7f3a-01.B_z"),
+        std::string("-"), std::string(64, 'x')}) {
     CAPTURE(good);
     CHECK(IsRequestId(good));
   }

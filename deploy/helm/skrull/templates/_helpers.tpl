@@ -24,7 +24,15 @@ metrics_address = 0.0.0.0:7420
 drain_seconds = {{ .Values.drainSeconds }}
 {{- if .Values.store.etcd }}
 store = {{ .Values.store.etcd }}
+{{- if .Values.store.etcdSecret }}
+etcd_ca_file = /etc/skrull/etcd/ca.crt
+etcd_cert_file = /etc/skrull/etcd/tls.crt
+etcd_key_file = /etc/skrull/etcd/tls.key
+{{- end }}
 {{- else }}
+{{- if .Values.store.etcdSecret }}
+{{- fail "store.etcdSecret needs store.etcd" }}
+{{- end }}
 store = sqlite:/var/lib/skrull/skrull.db
 {{- end }}
 {{- if .Values.security.tlsSecret }}
@@ -37,6 +45,9 @@ tls_client_certificates = {{ .Values.security.clientCertificates }}
 {{- else }}
 {{- if .Values.security.clientCertificates }}
 {{- fail "security.clientCertificates needs security.tlsSecret" }}
+{{- end }}
+{{- if .Values.security.authSecret }}
+{{- fail "security.authSecret needs security.tlsSecret: tokens never go in plain text" }}
 {{- end }}
 allow_plaintext = true
 {{- end }}

@@ -105,6 +105,11 @@ spec:
           mountPath: /etc/skrull/auth
           readOnly: true
         {{- end }}
+        {{- if .Values.store.etcdSecret }}
+        - name: etcd
+          mountPath: /etc/skrull/etcd
+          readOnly: true
+        {{- end }}
         {{- if not .Values.store.etcd }}
         - name: store
           mountPath: /var/lib/skrull
@@ -129,6 +134,12 @@ spec:
     - name: auth
       secret:
         secretName: {{ quote .Values.security.authSecret }}
+        defaultMode: 0440
+    {{- end }}
+    {{- if .Values.store.etcdSecret }}
+    - name: etcd
+      secret:
+        secretName: {{ quote .Values.store.etcdSecret }}
         defaultMode: 0440
     {{- end }}
 {{- end }}
