@@ -117,11 +117,7 @@ Backend::Backend(const ServerOptions& options, std::unique_ptr<Store> store,
           store_.get(), &planner_, &plans_, &jobs_,
           [this](std::shared_ptr<const BatchRequest> batch,
                  std::function<void(const PlanOutcome&)> done) {
-            planning_pool_.Submit(
-                batch->flight_key(),
-                std::make_shared<PlanCaller>(
-                    clock_->MonotonicNow() + kRollBackDeadline, done),
-                [this, batch] { return PlanNow(*batch); });
+            PlanAgain(std::move(batch), std::move(done));
           },
           logger, metrics),
       jobs_(store_.get(), logger, metrics,
@@ -216,6 +212,21 @@ PlanOutcome Backend::PlanNow(const BatchRequest& batch) {
     }
   }
   return result;
+}
+
+void Backend::PlanAgain(std::shared_ptr<const BatchRequest> batch,
+                        std::function<void(const PlanOutcome&)> done) {
+  const JobRecord& record = batch->registered->record();
+  const PlanOrigin origin{.who = {.subject = record.owner}};
+  const auto flight = std::make_shared<PlanFlight>();
+  flight->share = ShareOf(origin, record.name);
+  flight->client = ClientOf(origin, record.name);
+  flight->lengths = std::ssize(batch->lengths);
+  flight->bytes = flight->lengths * static_cast<int64_t>(sizeof(int64_t));
+  flight->task = TaskFor(std::move(batch));
+  flight->callers.push_back(std::make_shared<PlanCaller>(
+      clock_->MonotonicNow() + kRollBackDeadline, std::move(done)));
+  planning_pool_.Submit(flight);
 }
 
 void Backend::PlanUnread(const PlanOrigin& origin, UnreadBatch unread,

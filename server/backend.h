@@ -156,6 +156,9 @@ class Backend {
   // The answer to a batch, in a later epoch where only that one holds it;
   // published if it is committed. On a planning thread.
   PlanOutcome PlanNow(const BatchRequest& batch);
+  // Queues a batch that an earlier plan of its job failed, on its owner's turn.
+  void PlanAgain(std::shared_ptr<const BatchRequest> batch,
+                 std::function<void(const PlanOutcome&)> done);
   // What plans and commits a request, and has it known.
   PlanTask TaskFor(std::shared_ptr<const BatchRequest> batch);
   // Runs a task on the store's pool; here if that is full or closed.
