@@ -88,9 +88,9 @@ def quantiles(series, labels, legend):
             (f"{series}:p99_5m{{{labels}}}", f"{legend} p99")]
 
 
-def histogram_quantile(quantile, metric):
+def histogram_quantile(quantile, metric, window="$__rate_interval"):
     return (f"histogram_quantile({quantile}, sum by (instance, le) "
-            f"(rate({metric}_bucket{{{INSTANCE}}}[$__rate_interval])))")
+            f"(rate({metric}_bucket{{{INSTANCE}}}[{window}])))")
 
 
 OVERVIEW = [
@@ -234,7 +234,31 @@ SATURATION = [
             "{{instance}}")], unit="ops", limits=(0.001, 0.1)),
 ]
 
-CALIBRATION = []
+CALIBRATION = [
+    graph("Predicted over measured", "Mean over an hour's steps, and the range "
+          "that four of five are in. 1 is right; below, steps take longer than "
+          "predicted.",
+          [(f"instance:skrull_step_time_ratio:avg1h{{{INSTANCE}}}",
+            "{{instance}} mean"),
+           (histogram_quantile(0.1, "skrull_step_time_ratio", "1h"),
+            "{{instance}} p10"),
+           (histogram_quantile(0.9, "skrull_step_time_ratio", "1h"),
+            "{{instance}} p90")]),
+    graph("Error of predictions", "Mean of |predicted / measured - 1| over an "
+          "hour.",
+          [(f"instance:skrull_step_time_error_ratio:avg1h{{{INSTANCE}}}",
+            "{{instance}}")], unit="percentunit", limits=(0.05, 0.2)),
+    graph("Epochs by cause", "Changes of what jobs are believed to cost or hold, "
+          "in an hour.",
+          [(f"3600 * instance_cause:skrull_calibration_epochs:rate1h"
+            f"{{{INSTANCE}}} > 0", "{{instance}} {{cause}}")]),
+    graph("Attempts after running out of memory", "Steps that were planned anew, "
+          "and those that no plan fits, in an hour.",
+          [(f"increase(skrull_attempts_total{{{INSTANCE}}}[1h])",
+            "{{instance}} planned anew"),
+           (f"increase(skrull_attempts_exhausted_total{{{INSTANCE}}}[1h])",
+            "{{instance}} given up")], limits=(1, 10)),
+]
 
 JOBS = [
     graph("Predicted step time", "Of each job's latest plan.",
