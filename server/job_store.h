@@ -30,10 +30,10 @@ struct JobRecord {
   // The epoch in force; RegisteredCalibration() (store_rules.h) when new.
   v1::Calibration calibration = {};
   int64_t create_time_micros = 0;  // since the Unix epoch
-  // Versions number the changes of all jobs of a store, from 1, in the order in
-  // which they took place; commits and reports are none. `birth` is the version
-  // of the change that began this life, so that (name, generation, birth) tells
-  // lives apart; `version` is that of the latest change.
+  // A version is above 0 and above that of every change of any job of the store
+  // that took place before it; commits and reports are no changes. `birth` is
+  // the version of the change that began this life, so that (name, generation,
+  // birth) tells lives apart; `version` is that of the latest change.
   int64_t birth = 0;
   int64_t version = 0;
 };
