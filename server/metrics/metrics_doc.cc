@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "prometheus/registry.h"
 #include "skrull/server/metrics.h"
 #include "skrull/server/metrics/job_series.h"
@@ -76,8 +77,8 @@ void AppendTable(const std::string& heading, std::vector<MetricFamily> families,
       names.push_back(absl::StrCat("`", name, "`"));
     }
     absl::StrAppend(text, "| `", family.name, "` | ", TypeName(family.type),
-                    " | ", absl::StrJoin(names, ", "), " | ", family.help,
-                    " |\n");
+                    " | ", absl::StrJoin(names, ", "), " | ",
+                    absl::StrReplaceAll(family.help, {{"|", "\\|"}}), " |\n");
   }
 }
 
