@@ -83,8 +83,10 @@ void FaultClient::Run(const std::stop_token& stop) {
       FetchShare(*planned);
     } else if (choice < 94) {
       ReportStep(*planned);
-    } else {
+    } else if (choice < 97) {
       GetJob(step->life);
+    } else {
+      ListEpochs(step->life);
     }
   }
 }
@@ -236,6 +238,23 @@ void FaultClient::GetJob(const Life& life) {
   const grpc::Status status = stub_->GetJob(&context, request, &job);
   const Answer answer = Read(status, "GetJob");
   if (answer == Answer::kOk) history_->GotJob(ticket, job);
+  if (answer == Answer::kNoJob) {
+    history_->NoJob(ticket, status.error_message());
+  }
+}
+
+void FaultClient::ListEpochs(const Life& life) {
+  grpc::ClientContext context;
+  SetUp(&context);
+  v1::ListCalibrationsRequest request;
+  request.set_job(life.job);
+  request.set_generation(life.generation);
+  const History::Ticket ticket = history_->Begin(life);
+  v1::ListCalibrationsResponse response;
+  const grpc::Status status =
+      stub_->ListCalibrations(&context, request, &response);
+  const Answer answer = Read(status, "ListCalibrations");
+  if (answer == Answer::kOk) history_->GotEpochs(ticket, response);
   if (answer == Answer::kNoJob) {
     history_->NoJob(ticket, status.error_message());
   }

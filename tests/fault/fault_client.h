@@ -46,6 +46,7 @@ class FaultClient {
   void FetchShare(const Request& request);
   void ReportStep(const Request& request);
   void GetJob(const Life& life);
+  void ListEpochs(const Life& life);
 
   const int index_;
   std::mt19937_64 engine_;

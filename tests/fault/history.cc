@@ -1,11 +1,7 @@
 #include "skrull/tests/fault/history.h"
 
 #include <algorithm>
-#include <memory>
 
-#include "skrull/planner/error.h"
-#include "skrull/planner/planner.h"
-#include "skrull/server/calibration/apply.h"
 #include "skrull/server/committed_plan.h"
 #include "skrull/server/convert.h"
 
@@ -14,6 +10,8 @@ namespace {
 
 constexpr size_t kMaxWrongs = 20;  // listed; one is enough to fail
 constexpr size_t kLatest = 300;    // plans that clients ask about
+
+}  // namespace
 
 std::string TextOf(const Life& life) {
   return life.job + " generation " + std::to_string(life.generation);
@@ -24,8 +22,6 @@ std::string TextOf(const Request& request) {
          " attempt " + std::to_string(request.attempt) + " variant " +
          std::to_string(request.variant);
 }
-
-}  // namespace
 
 std::vector<int64_t> LengthsOf(const Request& request) {
   std::seed_seq seed{static_cast<int64_t>(request.life.job.back()),
@@ -116,14 +112,34 @@ void History::GotJob(const Ticket& ticket, const v1::Job& job) {
     AddWrong(TextOf(ticket.life) + ": the spec changed");
   }
   SeeEpoch(ticket, job.calibration_epoch(), facts);
-  const std::string bytes = CanonicalBytes(job.calibration());
-  const auto [it, is_new] =
-      facts->epochs.emplace(job.calibration_epoch(), bytes);
-  if (it->second != bytes) {
-    AddWrong(TextOf(ticket.life) + ": epoch " +
-             std::to_string(job.calibration_epoch()) + " changed");
+  SeeCalibration(ticket.life, job.calibration(), facts);
+}
+
+void History::GotEpochs(const Ticket& ticket,
+                        const v1::ListCalibrationsResponse& response) {
+  MutexLock lock(&mutex_);
+  LifeFacts* const facts = CheckAlive(ticket, TextOf(ticket.life));
+  int64_t next =
+      response.calibrations_size() == 0 ? 0 : response.calibrations(0).epoch();
+  for (const v1::Calibration& calibration : response.calibrations()) {
+    if (calibration.epoch() != next++) {
+      AddWrong(TextOf(ticket.life) + ": an epoch is missing");
+    }
+    SeeCalibration(ticket.life, calibration, facts);
   }
-  if (is_new && job.calibration_epoch() > 0) ++counts_.epochs;
+  SeeEpoch(ticket, next - 1, facts);
+}
+
+void History::SeeCalibration(const Life& life,
+                             const v1::Calibration& calibration,
+                             LifeFacts* facts) {
+  const std::string bytes = CanonicalBytes(calibration);
+  const auto [it, is_new] = facts->epochs.emplace(calibration.epoch(), bytes);
+  if (it->second != bytes) {
+    AddWrong(TextOf(life) + ": epoch " + std::to_string(calibration.epoch()) +
+             " changed");
+  }
+  if (is_new && calibration.epoch() > 0) ++counts_.epochs;
 }
 
 // ---------------------------------------------------------------------------
@@ -279,107 +295,6 @@ History::Counts History::counts() {
 std::vector<std::string> History::wrongs() {
   MutexLock lock(&mutex_);
   return wrongs_;
-}
-
-// ---------------------------------------------------------------------------
-// The store, and the planner.
-
-void History::CheckStore(Store* store) {
-  MutexLock lock(&mutex_);
-  for (const auto& [life, facts] : lives_) {
-    if (facts.state == State::kAlive) CheckStoredLife(store, life, facts);
-    if (facts.state == State::kEnded) {
-      const absl::StatusOr<JobRecord> job = store->Get(life.job);
-      if (job.ok() && job->generation == life.generation) {
-        AddWrong(TextOf(life) + ": has ended, and is in the store");
-      }
-    }
-  }
-}
-
-void History::CheckStoredLife(Store* store, const Life& life,
-                              const LifeFacts& facts) {
-  const absl::StatusOr<JobRecord> job = store->Get(life.job);
-  if (!job.ok() || job->generation != life.generation ||
-      CanonicalBytes(job->spec) != CanonicalBytes(facts.spec)) {
-    AddWrong(TextOf(life) +
-             ": is not in the store: " + job.status().ToString());
-    return;
-  }
-  ++counts_.stored;
-  if (job->calibration.epoch() < facts.epoch) {
-    AddWrong(TextOf(life) + ": its epoch is not in the store");
-  }
-  const auto epochs = store->Calibrations(life.job, life.generation);
-  for (const v1::Calibration& epoch : epochs.value()) {
-    const auto seen = facts.epochs.find(epoch.epoch());
-    if (seen == facts.epochs.end()) continue;
-    ++counts_.stored;
-    if (seen->second != CanonicalBytes(epoch)) {
-      AddWrong(TextOf(life) + ": the store has another epoch " +
-               std::to_string(epoch.epoch()));
-    }
-  }
-  for (const auto& [key, key_facts] : facts.keys) {
-    CheckStoredKey(store, life, key, key_facts);
-  }
-}
-
-void History::CheckStoredKey(Store* store, const Life& life, const Key& key,
-                             const KeyFacts& facts) {
-  const PlanKey plan_key{life.job, key.first, key.second};
-  const std::string what =
-      TextOf(Request{life, key.first, key.second, facts.variant});
-  if (!facts.plan.empty()) {
-    const auto plan = store->Find(plan_key, life.generation);
-    if (!plan.ok() || !plan->has_value() || (*plan)->plan != facts.plan) {
-      AddWrong(what + ": its plan is not in the store");
-    }
-    ++counts_.stored;
-  }
-  if (facts.reports.empty()) return;
-  std::map<int32_t, int64_t> peaks;
-  const auto reports = store->Reports(plan_key, life.generation, 1000);
-  for (const v1::StepReport& report : reports.value()) {
-    peaks[report.rank()] = report.peak_bytes();
-  }
-  for (const auto& [rank, peak] : facts.reports) {
-    if (peaks[rank] < peak) {
-      AddWrong(what + ": the report of rank " + std::to_string(rank) +
-               " is not in the store");
-    }
-    ++counts_.stored;
-  }
-}
-
-void History::CheckPlans() {
-  MutexLock lock(&mutex_);
-  for (const auto& [life, facts] : lives_) {
-    for (const auto& [key, key_facts] : facts.keys) {
-      if (!key_facts.plan.empty()) CheckPlan(life, facts, key, key_facts);
-    }
-  }
-}
-
-void History::CheckPlan(const Life& life, const LifeFacts& facts,
-                        const Key& key, const KeyFacts& key_facts) {
-  const Request request{life, key.first, key.second, key_facts.variant};
-  v1::Plan plan;
-  plan.ParseFromString(key_facts.plan);
-  v1::Calibration calibration;
-  if (plan.calibration_epoch() != 0) {
-    const auto seen = facts.epochs.find(plan.calibration_epoch());
-    if (seen == facts.epochs.end()) return;  // nobody asked for that epoch
-    calibration.ParseFromString(seen->second);
-  }
-  const auto job = JobFromProto(ApplyCalibration(facts.spec, calibration));
-  const auto made = MakePlan(*job, LengthsOf(request),
-                             {.key = {life.job, key.first, key.second},
-                              .policy = std::nullopt,
-                              .calibration_epoch = plan.calibration_epoch()});
-  if (!made.ok() || EncodePlan(*made).bytes != key_facts.plan) {
-    AddWrong(TextOf(request) + ": the planner makes another plan");
-  }
 }
 
 }  // namespace skrull::testing

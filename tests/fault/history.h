@@ -49,6 +49,10 @@ struct Request {
 
 inline constexpr int kVariants = 3;
 
+// For messages.
+std::string TextOf(const Life& life);
+std::string TextOf(const Request& request);
+
 // The lengths that `request` stands for; attempts do not matter.
 std::vector<int64_t> LengthsOf(const Request& request);
 
@@ -80,6 +84,9 @@ class History {
   void GotShare(const Ticket& ticket, const Request& request,
                 const v1::RankPlan& share) SKRULL_EXCLUDES(mutex_);
   void GotJob(const Ticket& ticket, const v1::Job& job) SKRULL_EXCLUDES(mutex_);
+  void GotEpochs(const Ticket& ticket,
+                 const v1::ListCalibrationsResponse& response)
+      SKRULL_EXCLUDES(mutex_);
   // One client reports for a rank of a key, with a higher peak each time.
   void Reported(const Ticket& ticket, const Request& request,
                 const v1::StepReport& report,
@@ -146,6 +153,8 @@ class History {
       SKRULL_REQUIRES(mutex_);
   void SeeEpoch(const Ticket& ticket, int64_t epoch, LifeFacts* facts)
       SKRULL_REQUIRES(mutex_);
+  void SeeCalibration(const Life& life, const v1::Calibration& calibration,
+                      LifeFacts* facts) SKRULL_REQUIRES(mutex_);
   void AddWrong(const std::string& what) SKRULL_REQUIRES(mutex_);
   void CheckStoredLife(Store* store, const Life& life, const LifeFacts& facts)
       SKRULL_REQUIRES(mutex_);

@@ -93,7 +93,9 @@ class FaultTest {
     }
     daemon_->Kill();
     ++kills_;
-    if (kills_ % kKillsPerCheck == 0) CheckStore();
+    if (kills_ < next_check_) return;
+    next_check_ = kills_ + kKillsPerCheck;
+    CheckStore();
   }
 
   // Kills it again, while it starts: before or while it recovers, or when it is
@@ -193,6 +195,7 @@ class FaultTest {
   double start_seconds_ = 0;
   int64_t kills_ = 0;
   int64_t start_kills_ = 0;
+  int64_t next_check_ = kKillsPerCheck;
   std::vector<std::unique_ptr<FaultClient>> clients_;
   std::vector<std::jthread> threads_;  // last: they use the rest
 };
