@@ -60,28 +60,30 @@ class Pool {
     std::vector<int64_t> peak_bytes;
     int out_of_memory = -1;
   };
-  Truth Run(const PlanResult& plan) {
+  Truth Run(const PlanResult& planned) {
     v1::Plan wire;
-    Demand(wire.ParseFromString(plan.plan_bytes), absl::OkStatus());
+    Demand(wire.ParseFromString(planned.plan_bytes), absl::OkStatus());
+    const absl::StatusOr<Plan> native = PlanFromProto(wire);
+    Demand(native.ok(), native.status());
     const CostModel cost(job_);
     StepClock clock(job_, cost);
     std::vector<int64_t> rows(kRanks, 0);
-    for (const MicroBatchPlan& mb : PlanFromProto(wire)->micro_batches) {
+    for (const MicroBatchPlan& mb : native->micro_batches) {
       clock.Run(mb.placements);
       for (size_t r = 0; r < rows.size(); ++r) {
         rows[r] = std::max(rows[r], clock.loads()[r].tokens);
       }
     }
-    Truth truth;
+    Truth result;
     std::normal_distribution<double> normal;
-    truth.seconds = clock.seconds() * std::exp(0.02 * normal(random_));
+    result.seconds = clock.seconds() * std::exp(0.02 * normal(random_));
     for (int r = 0; r < kRanks; ++r) {
       const double bytes =
           16e9 + 1.4e6 * static_cast<double>(rows[static_cast<size_t>(r)]);
-      truth.peak_bytes.push_back(static_cast<int64_t>(std::min(bytes, 80e9)));
-      if (bytes > 80e9 && truth.out_of_memory < 0) truth.out_of_memory = r;
+      result.peak_bytes.push_back(static_cast<int64_t>(std::min(bytes, 80e9)));
+      if (bytes > 80e9 && result.out_of_memory < 0) result.out_of_memory = r;
     }
-    return truth;
+    return result;
   }
 
   std::barrier<> meet{kRanks};
