@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/util/json_util.h"
+#include "skrull/client/refusal.h"
 
 namespace skrull::cli {
 namespace {
@@ -138,7 +139,7 @@ void AppendJson(const Message& message, std::string* out) {
 
 std::string RefusalJson(int64_t batch, const absl::Status& status) {
   const ordered_json error = {{"code", absl::StatusCodeToString(status.code())},
-                              {"message", std::string(status.message())}};
+                              {"message", MessageWithoutRequestId(status)}};
   return ordered_json({{"batch", batch}, {"error", error}})
       .dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }

@@ -34,7 +34,25 @@ std::optional<RefusalDetail> GetRefusalDetail(const absl::Status& status) {
   return detail;
 }
 
+std::string GetRequestId(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload =
+      status.GetPayload(client_internal::kRequestIdUrl);
+  return payload ? std::string(*payload) : std::string();
+}
+
+std::string MessageWithoutRequestId(const absl::Status& status) {
+  std::string message(status.message());
+  const std::string end =
+      client_internal::RequestIdSuffix(GetRequestId(status));
+  if (message.ends_with(end)) message.resize(message.size() - end.size());
+  return message;
+}
+
 namespace client_internal {
+
+std::string RequestIdSuffix(const std::string& request_id) {
+  return " (request " + request_id + ")";
+}
 
 absl::Status MakeStatus(absl::StatusCode code, const std::string& message,
                         const RefusalDetail& detail) {

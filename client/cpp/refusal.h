@@ -31,6 +31,13 @@ struct RefusalDetail {
 // error of the connection.
 std::optional<RefusalDetail> GetRefusalDetail(const absl::Status& status);
 
+// The id of the request that failed, which is in the daemon's log; empty for an
+// error of no request. The client ends messages with it: "(request ID)".
+std::string GetRequestId(const absl::Status& status);
+
+// The message without that end: equal requests have equal ones.
+std::string MessageWithoutRequestId(const absl::Status& status);
+
 }  // namespace skrull
 
 #endif  // SKRULL_CLIENT_CPP_REFUSAL_H_

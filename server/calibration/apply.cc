@@ -50,7 +50,7 @@ v1::JobSpec ApplyCalibration(const v1::JobSpec& spec,
   v1::JobSpec applied = spec;
   if (calibration.has_seconds_per_flop() ||
       calibration.has_seconds_per_micro_batch() ||
-      calibration.has_link_scale()) {
+      (calibration.has_link_scale() && spec.has_cost())) {
     ApplyToCost(calibration, applied.mutable_cost());
   }
   if (calibration.has_bytes_per_token() || calibration.has_static_bytes() ||

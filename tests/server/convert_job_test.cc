@@ -74,6 +74,11 @@ v1::JobSpec FullSpec() {
            optimizer { search_steps: 77 }
            heuristic { roll_back: false }
            chunk_flow { chunk_size_tokens: 64 retained_chunks: 3 }
+           calibration {
+             refit: false
+             roll_back_out_of_memory: false
+             max_attempts: 5
+           }
            labels { key: "owner" value: "tests" }
          )pb")
       .value();

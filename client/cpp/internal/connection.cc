@@ -140,11 +140,12 @@ void CallIdentity::AddTo(grpc::ClientContext* context) const {
 
 absl::Status CallIdentity::Name(const absl::Status& status) const {
   if (status.ok()) return status;
-  absl::Status named(status.code(), absl::StrCat(status.message(), " (request ",
-                                                 request_id, ")"));
+  absl::Status named(status.code(), absl::StrCat(status.message(),
+                                                 RequestIdSuffix(request_id)));
   status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) {
     named.SetPayload(url, payload);
   });
+  named.SetPayload(kRequestIdUrl, absl::Cord(request_id));
   return named;
 }
 
@@ -157,8 +158,8 @@ absl::StatusOr<CallIdentity> NewIdentity(const std::string& traceparent) {
                         absl::StrCat("must be at most ", kMaxBytes,
                                      " printable characters of ASCII"));
   }
-  // Random, as many clients make them: of 2^30 calls two share one with a chance
-  // of one in 32.
+  // Random, as many clients make them: of 2^30 calls two share one with a
+  // chance of one in 32.
   std::random_device random;
   return CallIdentity{
       .request_id = absl::StrCat(absl::Hex(random(), absl::kZeroPad8),

@@ -14,6 +14,11 @@
 
 namespace skrull::client_internal {
 
+// Payload of an error that holds the id of the request that failed, and the end
+// of its message.
+inline constexpr char kRequestIdUrl[] = "skrull.request_id";
+std::string RequestIdSuffix(const std::string& request_id);
+
 // A status of `code` that GetRefusalDetail finds `detail` in.
 absl::Status MakeStatus(absl::StatusCode code, const std::string& message,
                         const RefusalDetail& detail);
