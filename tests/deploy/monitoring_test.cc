@@ -124,7 +124,6 @@ class Load {
   void Run(const std::string& address) {
     Client client(address);
     client.CreateJob("run7", SmallSpec(2, 2, 1000));
-    client.CreateJob("tight", SmallSpec(2, 2, 1000));
     const std::unique_ptr<Pending<v1::RankPlan>> waiting =
         client.StartRankPlan("run7", 1'000'000, 0);
     for (int64_t step = 0; !stop_; ++step) {
@@ -137,9 +136,11 @@ class Load {
       client.RankPlan("run7", 10 * step + 1, 1);
       client.Plan(Batch("run7", 10 * step, {50'000}));  // refused
       Report(client, "run7", 10 * step + 1, v1::STEP_OUTCOME_OK);
-      // Of a job of its own: its bucket falls until nothing fits.
-      client.Plan(Batch("tight", step, {100, 20, 3}));
-      Report(client, "tight", step, v1::STEP_OUTCOME_OUT_OF_MEMORY);
+      // Of jobs of their own: a bucket falls until it can fall no more.
+      const std::string tight = "tight" + std::to_string(step / 20);
+      client.CreateJob(tight, SmallSpec(2, 2, 1000));
+      client.Plan(Batch(tight, step, {900, 800, 950, 700}));
+      Report(client, tight, step, v1::STEP_OUTCOME_OUT_OF_MEMORY);
       v1::Job job;
       grpc::ClientContext context;
       v1::GetJobRequest get;
