@@ -104,7 +104,8 @@ std::string PeekJob(const std::string& first_bytes) {
   size_t begin = 2;
   if (length >= 0x80) {
     if (first_bytes.size() < 3) return "";
-    length = (length & 0x7f) | static_cast<uint8_t>(first_bytes[2]) << 7;
+    length = (length & 0x7f) |
+             static_cast<size_t>(static_cast<uint8_t>(first_bytes[2])) << 7;
     begin = 3;
   }
   return begin + length <= first_bytes.size()

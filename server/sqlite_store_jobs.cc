@@ -13,10 +13,10 @@ namespace skrull {
 absl::StatusOr<JobRecord> SqliteStore::ReadRecord(const SqliteStatement& row) {
   JobRecord record;
   record.name = row.Bytes(0);
+  const std::string& path = database_.path();
   const auto corrupt = [&](const std::string& what) {
     return StoreFailed(
-        database_.path(),
-        absl::StrCat("corrupt: ", what, " of job \"", record.name, "\""));
+        path, absl::StrCat("corrupt: ", what, " of job \"", record.name, "\""));
   };
   if (row.Int(9) != 1 || !record.spec.ParseFromString(row.Bytes(1))) {
     return corrupt("the record");

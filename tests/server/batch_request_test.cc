@@ -17,7 +17,7 @@ TEST_CASE("BatchRequest: the job is read off the first bytes",
   request.set_step(7);
   for (int i = 0; i < 1000; ++i) request.add_lengths(1 << i % 31);
   CHECK(PeekJob(FirstBytes(request)).empty());
-  for (const size_t size : {1, 2, 127, 128}) {
+  for (const size_t size : {1U, 2U, 127U, 128U}) {
     const std::string name(size, 'x');
     request.set_job(name);
     CHECK(PeekJob(FirstBytes(request)) == name);

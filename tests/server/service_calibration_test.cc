@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <future>
 #include <limits>
 #include <map>
 #include <set>
@@ -128,12 +129,12 @@ TEST_CASE(
 
   // Ranks may wait for the next attempt before it is planned.
   v1::RankPlan waited;
-  std::thread waiting([&] {
+  std::future<grpc::Status> waiting = std::async(std::launch::async, [&] {
     Client other(daemon.address());
-    CHECK(RankPlanOf(other, 0, 1, 3, &waited).ok());
+    return RankPlanOf(other, 0, 1, 3, &waited);
   });
   const v1::ReportStepResponse answer = MustSend(client, OutOfMemory(0, 0, 1));
-  waiting.join();
+  CHECK(waiting.get().ok());
   CHECK(answer.attempt() == 1);
   CHECK(answer.calibration_epoch() == 1);
   CHECK_FALSE(answer.has_refusal());
