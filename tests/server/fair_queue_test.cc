@@ -119,6 +119,28 @@ TEST_CASE("FairQueue: what it turns out to cost is accounted",
   CHECK(queue.ExpectedSeconds(*Make("fast", 100)) == Approx(0.1));
 }
 
+TEST_CASE("FairQueue: a batch that cost less than expected saves up no turns",
+          "[server][planning_pool]") {
+  FairQueue queue;
+  const auto serve = [&queue](double seconds) {
+    const Flight flight = queue.Pop();
+    queue.Done(*flight, seconds, true);
+    return flight->share;
+  };
+  queue.Push(Make("a", 100));
+  CHECK(serve(10) == "a");  // 10 s are expected of its next
+  for (int i = 0; i < 40; ++i) queue.Push(Make("a", 100));
+  const Flight running = queue.Pop();
+  CHECK(running->share == "a");
+  for (int i = 0; i < 40; ++i) queue.Push(Make("b", 100));
+  for (int i = 0; i < 9; ++i) CHECK(serve(1) == "b");
+  queue.Done(*running, 0.1, true);
+  queue.Push(Make("new", 100));
+  std::map<std::string, int> before;
+  for (std::string share; (share = serve(0.1)) != "new";) ++before[share];
+  for (const auto& [share, count] : before) CHECK(count <= 1);
+}
+
 // Against the promises of the header, with random batches and newcomers.
 TEST_CASE("FairQueue: random loads keep the bounds",
           "[server][planning_pool]") {
