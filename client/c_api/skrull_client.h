@@ -123,9 +123,9 @@ typedef struct skrull_client_job_spec {
   int64_t longest_sequence;   /* that the job can place, tokens */
   int64_t hidden_size;
   int64_t layer_count;
-  int64_t q_heads;  /* 0: the spec does not say */
-  int64_t kv_heads; /* 0: the spec does not say */
-  int64_t head_dim; /* 0: the spec does not say */
+  int64_t q_heads;    /* 0: the spec does not say */
+  int64_t kv_heads;   /* 0: the spec does not say */
+  int64_t head_dim;   /* 0: the spec does not say */
   const char* policy; /* of batches that name none; lives for ever */
 } skrull_client_job_spec;
 
@@ -177,6 +177,9 @@ typedef struct skrull_client_plan_info {
   int64_t sharded_token_count;
   int64_t micro_batch_count;
   int64_t max_rank_tokens;
+  /* How the daemon failed where the plan was made in process instead, by a
+   * skrull_client_fallback; "" for every other plan. */
+  const char* fallback_reason;
 } skrull_client_plan_info;
 
 /* From its bytes, e.g. out of another process. Errors: INVALID_ARGUMENT for
@@ -302,12 +305,9 @@ typedef struct skrull_client_job_info {
 /* Registers a job, or joins the one of that name and spec; `generation` 0
  * joins or creates, higher than the job's replaces it. Errors: ALREADY_EXISTS
  * for another spec; FAILED_PRECONDITION for a generation below the job's. */
-int32_t skrull_client_daemon_create_job(skrull_client_daemon* daemon,
-                                        const char* name,
-                                        const char* job_spec_text,
-                                        int64_t generation,
-                                        double timeout_seconds,
-                                        skrull_client_job** job);
+int32_t skrull_client_daemon_create_job(
+    skrull_client_daemon* daemon, const char* name, const char* job_spec_text,
+    int64_t generation, double timeout_seconds, skrull_client_job** job);
 /* Errors: NOT_FOUND. */
 int32_t skrull_client_daemon_get_job(skrull_client_daemon* daemon,
                                      const char* name, double timeout_seconds,
@@ -398,7 +398,8 @@ int32_t skrull_client_stream_create(skrull_client_daemon* daemon,
 /* Cancels what is unanswered. */
 void skrull_client_stream_destroy(skrull_client_stream* stream);
 
-/* Queues a batch; its job, policy and generation are the stream's. Errors:
+/* Queues a batch; its job, policy and generation are the stream's, and
+ * NULL and 0 in it. Errors:
  * RESOURCE_EXHAUSTED when prefetch_depth batches wait. */
 int32_t skrull_client_stream_send(skrull_client_stream* stream,
                                   const skrull_client_batch* batch);
