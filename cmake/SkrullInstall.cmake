@@ -30,6 +30,8 @@ install(DIRECTORY ${PROJECT_BINARY_DIR}/gen/skrull/v1
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/client/cpp/
         DESTINATION ${include_dir}/client
         FILES_MATCHING PATTERN "*.h" PATTERN internal EXCLUDE)
+install(FILES ${PROJECT_SOURCE_DIR}/client/c_api/skrull_client.h
+        DESTINATION ${include_dir}/c_api)
 install(FILES ${PROJECT_SOURCE_DIR}/cuda/attention_table.h
         DESTINATION ${include_dir}/cuda)
 install(FILES ${PROJECT_SOURCE_DIR}/cuda/c_api/skrull_exec.h

@@ -28,7 +28,7 @@ endif()
 set(SKRULL_INCLUDE_DIR ${PROJECT_BINARY_DIR}/include)
 file(MAKE_DIRECTORY ${SKRULL_INCLUDE_DIR}/skrull)
 foreach(room IN ITEMS planner=server/planner server=server client=client/cpp
-                      cli=client/cli cuda=cuda deploy=deploy
+                      c_api=client/c_api cli=client/cli cuda=cuda deploy=deploy
                       tests=tests)
   string(REGEX MATCH "^([^=]+)=(.+)$" _ ${room})
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_2}
