@@ -61,7 +61,11 @@ class MicroBatch:
         token_count: Tokens of the micro-batch over all ranks.
         token_weight: ``rows`` over the tokens of the whole batch: the rank's share
             of the loss where every token counts.
+        part: Set by ``skrull.torch`` when a session prepares the rank plan: names
+            the micro-batch there. 0: none has.
     """
+
+    part: int = 0
 
     def __init__(self, rank_plan: RankPlan, index: int) -> None:
         self.rank_plan = rank_plan

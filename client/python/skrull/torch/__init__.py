@@ -1,0 +1,20 @@
+"""Training with PyTorch: attention by plan, batches by plan, losses that add up.
+
+Needs torch >= 2.4. ``import skrull`` alone does not import torch.
+"""
+
+from skrull.torch.attention import attention
+from skrull.torch.loss import global_label_count, label_count, token_weighted_loss
+from skrull.torch.rendezvous import InProcessPeers
+from skrull.torch.session import Part, Session, Step
+
+__all__ = [
+    "InProcessPeers",
+    "Part",
+    "Session",
+    "Step",
+    "attention",
+    "global_label_count",
+    "label_count",
+    "token_weighted_loss",
+]
