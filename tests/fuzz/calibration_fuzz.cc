@@ -77,9 +77,10 @@ class Reported {
             spec_, epoch_, step_, skrull::Policy::kSkrull, lengths)) {
       Advance(*next);
     }
-    return skrull::MakePlan(
-        JobOf(epoch_), lengths,
-        {.key = {"fuzz", step_, attempt}, .calibration_epoch = epoch_.epoch()});
+    return skrull::MakePlan(JobOf(epoch_), lengths,
+                            {.key = {"fuzz", step_, attempt},
+                             .policy = skrull::Policy::kSkrull,
+                             .calibration_epoch = epoch_.epoch()});
   }
 
   // False if no attempt follows.

@@ -105,9 +105,10 @@ class Store {
 
   static skrull::PlanRecord SoundPlan() {
     const auto job = Must(skrull::JobFromProto(Spec()));
-    const skrull::Plan plan =
-        Must(skrull::MakePlan(job, std::vector<int64_t>{3, 7, 5, 31, 2, 9},
-                              skrull::PlanOptions{.key = {kJob, kStep, 0}}));
+    skrull::PlanOptions options;
+    options.key = {kJob, kStep, 0};
+    const skrull::Plan plan = Must(skrull::MakePlan(
+        job, std::vector<int64_t>{3, 7, 5, 31, 2, 9}, options));
     return {.key = plan.key,
             .generation = 1,
             .request_digest = "digest",
