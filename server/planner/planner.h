@@ -59,8 +59,9 @@ absl::Status CheckBatch(const Job& job, std::span<const int64_t> lengths,
 // Plans a global batch. Errors: those of CheckBatch; RESOURCE_EXHAUSTED
 // (kLimitExceeded) if the plan would exceed kMaxSlots, kMaxStagePasses or
 // kMaxChunks; where the job's heuristic.roll_back is false, FAILED_PRECONDITION
-// (kSimulatedOom) if the policy then runs out of memory. O(K log K + ranks *
-// micro-batches) for every policy; memory O(K + ranks).
+// (kSimulatedOom) if the policy then runs out of memory; INVALID_ARGUMENT if
+// chunks of a sequence far beyond what blocks hold make the cost overflow.
+// O(K log K + ranks * micro-batches) for every policy; memory O(K + ranks).
 absl::StatusOr<Plan> MakePlan(const Job& job, std::span<const int64_t> lengths,
                               const PlanOptions& options);
 

@@ -25,9 +25,20 @@ constexpr size_t kMaxLengths = 512;
   std::abort();
 }
 
-bool SimulatedOom(const absl::Status& status) {
+// The refusals that MakePlan adds to those of CheckBatch (planner.h).
+bool MayRefuse(const Job& job, Policy policy, const absl::Status& status) {
   const std::optional<ErrorDetail> detail = GetErrorDetail(status);
-  return detail && detail->reason == ErrorReason::kSimulatedOom;
+  if (!detail) return false;
+  switch (detail->reason) {
+    case ErrorReason::kSimulatedOom:
+      return !job.heuristic().roll_back;
+    case ErrorReason::kLimitExceeded:
+      return true;
+    case ErrorReason::kFieldInvalid:  // the cost of a step overflows
+      return policy == Policy::kChunkFlow;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -38,9 +49,7 @@ void PlanAndCheck(const Job& job, std::span<const int64_t> lengths) {
     const absl::Status can = CheckBatch(job, lengths, policy);
     const PlanOptions options = {.key = {"fuzz", 1, 2}, .policy = policy};
     const absl::StatusOr<Plan> plan = MakePlan(job, lengths, options);
-    if (can.ok() && !job.heuristic().roll_back && SimulatedOom(plan.status())) {
-      continue;
-    }
+    if (can.ok() && MayRefuse(job, policy, plan.status())) continue;
     if (plan.status() != can) Broken("feasible if CheckBatch says so", can);
     if (!plan.ok()) continue;
     const absl::Status legal = CheckPlan(job, lengths, *plan);
