@@ -347,6 +347,15 @@ std::vector<Option> MakeRegistry() {
        }},
       {"Connections",
        {
+           Integer("max_connection_calls", &O::max_connection_calls, 1, 1 << 20,
+                   "Most calls of one connection that are under way; a stream "
+                   "is one. Its client holds further calls back until one is "
+                   "answered, which counts towards their deadlines, so it "
+                   "must be more than the ranks that wait in GetRankPlan or "
+                   "Rendezvous on one connection: else they keep out the call "
+                   "that they wait for. It bounds what a connection makes the "
+                   "daemon hold, some 20 KB a call. The default: a full "
+                   "planning_queue, and as many calls that wait for others."),
            Seconds("keepalive_seconds", &O::keepalive_seconds, 1, 86400,
                    "Silence on a connection after which the daemon pings the "
                    "client."),

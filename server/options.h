@@ -71,6 +71,7 @@ struct ServerOptions {
   int64_t quota_concurrent_plans = 0;
 
   // Connections.
+  int64_t max_connection_calls = 2048;    // of one connection, under way
   double keepalive_seconds = 60;          // idle time before the daemon pings
   double keepalive_timeout_seconds = 20;  // wait for the answer to a ping
   double min_ping_seconds = 10;  // shortest time between a client's pings

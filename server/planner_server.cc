@@ -59,6 +59,10 @@ void Configure(const ServerOptions& options, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                               kHandshakeMillis);
+  // Calls that arrive faster than their handlers run wait inside gRPC, where
+  // nothing refuses them: past this many, the client keeps them.
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                              static_cast<int>(options.max_connection_calls));
   // Trainers hold idle connections for as long as a step takes: both sides may
   // ping without calls.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "skrull/tests/server/service_test_util.h"
+#include "skrull/tests/support/process_usage.h"
 
 namespace skrull::testing {
 namespace {
@@ -158,6 +159,51 @@ TEST_CASE("Service: large requests are answered as small ones are",
   request = LargeBatch("run", 1);
   request.set_attempt(-1);
   CHECK(DetailOf(client.Plan(request)).field() == "attempt");
+}
+
+TEST_CASE("Service: a connection with too many calls waits, another does not",
+          "[server][service]") {
+  Daemon daemon({"--max_connection_calls=4"});
+  Client full(daemon.address());
+  Client other(daemon.address());
+  REQUIRE(full.CreateJob("run", SmallSpec(2, 2, 1000)).ok());
+  std::vector<std::unique_ptr<Pending<v1::RankPlan>>> waits;
+  for (int rank = 0; rank < 4; ++rank) {
+    waits.push_back(full.StartRankPlan("run", 0, rank));
+  }
+  REQUIRE(Eventually([&] { return daemon.Metric("skrull_rank_waits") == 4; }));
+  // Nothing keeps the daemon from answering it but that it never hears of it.
+  const auto held =
+      full.StartPlan(Batch("run", 1, {5, 6}), std::chrono::milliseconds(500));
+  CHECK(held->status.get().error_code() == grpc::StatusCode::DEADLINE_EXCEEDED);
+  CHECK(other.Plan(Batch("run", 0, {5, 6})).ok());
+  for (const auto& wait : waits) CHECK(wait->status.get().ok());
+  CHECK(full.Plan(Batch("run", 1, {5, 6})).ok());
+}
+
+TEST_CASE("Service: thousands of calls on a connection take no memory",
+          "[server][service]") {
+  constexpr int kCalls = 5000;
+  constexpr int kAtOnce = 100;
+  Daemon daemon({"--max_connection_calls=" + std::to_string(kAtOnce)});
+  Client full(daemon.address());
+  Client other(daemon.address());
+  REQUIRE(full.CreateJob("run", SmallSpec(2, 2, 1000)).ok());
+  REQUIRE(other.Plan(Batch("run", 1, {5, 6})).ok());
+  const int64_t before = UsageOf(daemon.pid()).resident_kib;
+  std::vector<std::unique_ptr<Pending<v1::RankPlan>>> waits;
+  waits.reserve(kCalls);
+  for (int i = 0; i < kCalls; ++i) {
+    waits.push_back(full.StartRankPlan("run", 0, i % 4));
+  }
+  const auto waiting = [&] { return daemon.Metric("skrull_rank_waits"); };
+  REQUIRE(Eventually([&] { return waiting() >= kAtOnce; }));
+  REQUIRE(other.Plan(Batch("run", 2, {5, 6})).ok());
+  CHECK(waiting() == kAtOnce);
+  // A call that waits takes 17 KB: all of them would take 83 MB.
+  CHECK(UsageOf(daemon.pid()).resident_kib - before < 32 << 10);
+  REQUIRE(other.Plan(Batch("run", 0, {5, 6})).ok());
+  for (const auto& wait : waits) CHECK(wait->status.get().ok());
 }
 
 }  // namespace

@@ -77,7 +77,11 @@ void Driver::RunOpen(Time begin, Time end) {
                     duration<double>(static_cast<double>(i) / options_.rate));
     if (due >= end) return;
     std::this_thread::sleep_until(due);
-    Start(due);
+    if (Full()) {
+      recorder_->HoldBack(due);
+    } else {
+      Start(due);
+    }
   }
 }
 
@@ -92,6 +96,12 @@ int64_t Driver::WaitForCalls() {
   none_left_.wait_for(lock, duration<double>(options_.timeout_seconds) + kGrace,
                       [this] { return under_way_ == 0; });
   return under_way_;
+}
+
+bool Driver::Full() {
+  if (options_.max_in_flight == 0) return false;
+  std::lock_guard<std::mutex> lock(mutex_);
+  return under_way_ >= options_.max_in_flight;
 }
 
 void Driver::Start(Time due) {

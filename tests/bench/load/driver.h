@@ -30,7 +30,8 @@ class Driver {
 
   // Open loop: call i is due at `begin` + i / rate, is sent then or as soon
   // after as the machine lets us, and its time counts from when it was due,
-  // whatever became of the calls before it. Returns at `end`.
+  // whatever became of the calls before it; unless options.max_in_flight are
+  // under way, when it is held back. Returns at `end`.
   void RunOpen(Time begin, Time end);
 
   // Closed loop: each of options.in_flight callers makes a call, waits for the
@@ -58,6 +59,8 @@ class Driver {
     grpc::ByteBuffer response;
   };
 
+  // As many calls are under way as may be.
+  bool Full();
   // Starts the workload's next call.
   void Start(Time due);
   // A call has ended. In closed loop its caller makes the next.

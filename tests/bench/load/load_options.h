@@ -20,6 +20,7 @@ struct LoadOptions {
   std::string mode = "open";
   double rate = 1000;
   int64_t in_flight = 32;
+  int64_t max_in_flight = 0;
   double seconds = 10;
   double warm_up = 1;
   int64_t jobs = 4;

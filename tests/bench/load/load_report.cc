@@ -62,6 +62,11 @@ std::string TableOf(const LoadReport& report) {
     }
   }
   text += Line("sent after it was due", report.totals.lag, report.seconds);
+  if (report.totals.held_back > 0) {
+    text += absl::StrFormat(
+        "%-34s %10d %10.1f\n", "held back", report.totals.held_back,
+        static_cast<double>(report.totals.held_back) / report.seconds);
+  }
   if (report.stuck_calls > 0) {
     text +=
         absl::StrFormat("STUCK: %d calls never ended\n", report.stuck_calls);
@@ -86,6 +91,7 @@ std::string JsonOf(const LoadReport& report) {
                         {{"mode", options.mode},
                          {"rate", options.rate},
                          {"in_flight", options.in_flight},
+                         {"max_in_flight", options.max_in_flight},
                          {"jobs", options.jobs},
                          {"connections", options.connections},
                          {"batch_size", options.batch_size},
@@ -96,6 +102,7 @@ std::string JsonOf(const LoadReport& report) {
                          {"seed", options.seed}}},
                        {"seconds", report.seconds},
                        {"stuck_calls", report.stuck_calls},
+                       {"held_back", report.totals.held_back},
                        {"lag", JsonOf(report.totals.lag, report.seconds)}};
   for (size_t i = 0; i < kMethods; ++i) {
     const Recorder::Row& row = report.totals.rows[i];

@@ -68,6 +68,29 @@ TEST_CASE("Load: open loop makes every call that is due, of every kind",
   CHECK(TableOf(report).find("GetRankPlan") != std::string::npos);
 }
 
+TEST_CASE("Load: open loop holds back what has no caller", "[bench]") {
+  const testing::Daemon daemon;
+  LoadReport report;
+  report.options = Mix(daemon);
+  report.options.rate = 100'000;  // a call takes longer than 10 microseconds
+  report.options.max_in_flight = 1;
+  report.seconds = 0.05;
+  Workload workload(report.options);
+  Recorder recorder;
+  {
+    Driver driver(report.options, &workload, &recorder);
+    const Time begin = steady_clock::now();
+    driver.RunOpen(begin, begin + milliseconds(50));
+    CHECK(driver.WaitForCalls() == 0);
+  }
+  report.totals = recorder.Take();
+  CHECK(report.totals.held_back > 0);
+  CHECK(report.totals.held_back + report.totals.lag.count() == 5000);
+  CHECK(TableOf(report).find("held back") != std::string::npos);
+  CHECK(nlohmann::json::parse(JsonOf(report))["held_back"] ==
+        report.totals.held_back);
+}
+
 TEST_CASE("Load: closed loop; refusals are told by reason", "[bench]") {
   // A quota that the first batch uses up.
   const testing::Daemon daemon({"--quota_lengths_per_second=1"});

@@ -46,6 +46,12 @@ void Recorder::Add(Method method, Time due, Time sent,
   totals_.lag.Add(Micros(due, sent));
 }
 
+void Recorder::HoldBack(Time due) {
+  if (due < begin_) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++totals_.held_back;
+}
+
 Recorder::Totals Recorder::Take() {
   std::lock_guard<std::mutex> lock(mutex_);
   return std::exchange(totals_, {});

@@ -32,6 +32,7 @@ class Recorder {
   struct Totals {
     std::array<Row, kMethods> rows;
     Histogram lag;  // microseconds from when a call was due until it was sent
+    int64_t held_back = 0;  // calls that were due and not made
   };
 
   // Calls due before `begin` are not recorded. REQUIRES: before the first Add.
@@ -40,6 +41,9 @@ class Recorder {
   // A call of `method` that was due at `due`, was sent at `sent` and has ended
   // now; an empty `reason` means answered.
   void Add(Method method, Time due, Time sent, const std::string& reason);
+
+  // A call that was due at `due` is not made.
+  void HoldBack(Time due);
 
   Totals Take();
 

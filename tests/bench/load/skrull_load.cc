@@ -60,6 +60,10 @@ void AddFlags(CLI::App* app, LoadOptions* o) {
       ->check(CLI::IsMember({"open", "closed"}));
   add("--rate", o->rate, "Open: calls a second")->check(CLI::Range(0.01, 1e6));
   add("--in-flight", o->in_flight, "Closed: calls under way")->check(count);
+  add("--max-in-flight", o->max_in_flight,
+      "Open: a call that is due while so many are under way is not made, but "
+      "counted; 0: all are made")
+      ->check(CLI::Range(0, 1'000'000'000));
   add("--seconds", o->seconds, "That are measured")
       ->check(CLI::Range(0.1, 1e6));
   add("--warm-up", o->warm_up, "Seconds before that")
