@@ -94,3 +94,29 @@ function(skrull_cc_bench)
                      DEPS ${ARG_DEPS} benchmark::benchmark)
   endif()
 endfunction()
+
+# The environment of the Python tests, which `./dev test` makes.
+set(SKRULL_PYTHON ${PROJECT_SOURCE_DIR}/build/python/bin/python CACHE FILEPATH
+    "Interpreter that has what tests/python/requirements.txt lists")
+
+# skrull_python_test(NAME name COMMAND arguments...): runs the interpreter of the
+# Python tests with the package and the libraries of this build. Skipped where
+# there is no interpreter, and under sanitizers, which it would have to be built
+# with. Add SERIAL for one that runs alone.
+function(skrull_python_test)
+  cmake_parse_arguments(ARG "SERIAL" "NAME" "COMMAND" ${ARGN})
+  add_test(NAME ${ARG_NAME}
+    COMMAND ${PROJECT_SOURCE_DIR}/tests/python/run
+            ${SKRULL_PYTHON} "${SKRULL_SANITIZE}" ${ARG_COMMAND})
+  set(environment
+    PYTHONPATH=${PROJECT_SOURCE_DIR}/client/python:${PROJECT_SOURCE_DIR}/tests/python
+    PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
+    SKRULL_BUILD_DIR=${PROJECT_BINARY_DIR}
+    SKRULL_LIBRARY_DIR=$<TARGET_FILE_DIR:skrull_client_c>:$<TARGET_FILE_DIR:skrull_exec_c>
+    SKRULL_DAEMON=$<TARGET_FILE:skrulld> SKRULL_CTL=$<TARGET_FILE:skrullctl>)
+  set_tests_properties(${ARG_NAME} PROPERTIES
+    ENVIRONMENT "${environment}" LABELS python TIMEOUT 900 SKIP_RETURN_CODE 77)
+  if(ARG_SERIAL)
+    set_tests_properties(${ARG_NAME} PROPERTIES RUN_SERIAL ON)
+  endif()
+endfunction()

@@ -1,0 +1,7 @@
+"""``python -m skrull``."""
+
+import sys
+
+from skrull.cli import main
+
+sys.exit(main())

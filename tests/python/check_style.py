@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+"""Style and types of the Python package and of its tests.
+
+check_style.py ROOT      # exits 1 with what ruff and mypy say, or 0
+"""
+
+import subprocess
+import sys
+
+
+def main() -> int:
+    """Runs the linters on ROOT."""
+    root = sys.argv[1]
+    package, tests = f"{root}/client/python", f"{root}/tests/python"
+    configuration = f"--config-file={package}/pyproject.toml"
+    failed = 0
+    for command in (
+        ["ruff", "check", "--no-cache", package, tests],
+        ["ruff", "format", "--no-cache", "--check", package, tests],
+        ["mypy", "--cache-dir=/dev/null", configuration, f"{package}/skrull"],
+    ):
+        failed |= subprocess.run([sys.executable, "-m", *command]).returncode != 0
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
