@@ -4,15 +4,23 @@ Needs torch >= 2.4. ``import skrull`` alone does not import torch.
 """
 
 from skrull.torch.attention import attention
+from skrull.torch.batch import TrainBatch, TrainMicroBatch
+from skrull.torch.loader import SkrullDataLoader
 from skrull.torch.loss import global_label_count, label_count, token_weighted_loss
 from skrull.torch.rendezvous import InProcessPeers
+from skrull.torch.sampler import SkrullBatchSampler, StepPlan
 from skrull.torch.session import Part, Session, Step
 
 __all__ = [
     "InProcessPeers",
     "Part",
     "Session",
+    "SkrullBatchSampler",
+    "SkrullDataLoader",
     "Step",
+    "StepPlan",
+    "TrainBatch",
+    "TrainMicroBatch",
     "attention",
     "global_label_count",
     "label_count",
