@@ -27,14 +27,21 @@ class Samples:
         lengths: Of the samples, tokens.
         masked: Samples have labels of their own.
         wrong: A sample that is one token short.
+        vocabulary: Tokens are below it; 0: they tell where they are from.
     """
 
     def __init__(
-        self, lengths: list[int], *, masked: bool = False, wrong: int | None = None
+        self,
+        lengths: list[int],
+        *,
+        masked: bool = False,
+        wrong: int | None = None,
+        vocabulary: int = 0,
     ) -> None:
         self.lengths = lengths
         self.masked = masked
         self.wrong = wrong
+        self.vocabulary = vocabulary
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -42,6 +49,8 @@ class Samples:
     def __getitem__(self, index: int) -> dict[str, object]:
         length = self.lengths[index] - (index == self.wrong)
         ids = np.array([token(index, p) for p in range(length)], dtype=np.int32)
+        if self.vocabulary:
+            ids = ids * 7 % self.vocabulary
         sample: dict[str, object] = {"input_ids": ids.tolist() if index % 2 else ids}
         if self.masked:
             labels = np.where(np.arange(length) % MASKED == 0, -100, ids)

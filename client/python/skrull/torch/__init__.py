@@ -8,6 +8,8 @@ from skrull.torch.batch import TrainBatch, TrainMicroBatch
 from skrull.torch.loader import SkrullDataLoader
 from skrull.torch.loss import global_label_count, label_count, token_weighted_loss
 from skrull.torch.rendezvous import InProcessPeers
+from skrull.torch.reporting import StepReporter
+from skrull.torch.retry import run_step
 from skrull.torch.sampler import SkrullBatchSampler, StepPlan
 from skrull.torch.session import Part, Session, Step
 
@@ -19,10 +21,12 @@ __all__ = [
     "SkrullDataLoader",
     "Step",
     "StepPlan",
+    "StepReporter",
     "TrainBatch",
     "TrainMicroBatch",
     "attention",
     "global_label_count",
     "label_count",
+    "run_step",
     "token_weighted_loss",
 ]

@@ -244,6 +244,11 @@ class Session:
         self._execution = self._start()
 
     @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self._settings.device
+
+    @property
     def current(self) -> Step | None:
         """The step prepared last; None before the first, and after a restart."""
         return self._current
