@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pool
 import skrull
-import torch
 import torch.nn.functional
 from skrull.torch import attention
+
+import torch
 
 VOCABULARY = 17
 WIDTH = pool.Q_HEADS * pool.HEAD_DIM

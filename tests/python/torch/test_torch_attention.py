@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pool
 import pytest
 import skrull
-import torch
 from skrull.torch import InProcessPeers, attention
+
+import torch
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,6 @@ import random
 import pool
 import pytest
 import skrull
-import torch
-from daemon import Daemon
 from samples import STRIDE, Samples, label, token
 from skrull.torch import (
     SkrullBatchSampler,
@@ -19,6 +17,9 @@ from skrull.torch import (
     TrainBatch,
     global_label_count,
 )
+
+import torch
+from daemon import Daemon
 
 
 def _random_case(seed: int) -> tuple[skrull.Job, list[int]]:

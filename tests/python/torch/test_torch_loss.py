@@ -7,7 +7,6 @@ import copy
 import pool
 import pytest
 import skrull
-import torch
 import torch.nn.functional
 from model import VOCABULARY, Model, single_device_loss
 from skrull.torch import (
@@ -15,6 +14,8 @@ from skrull.torch import (
     global_label_count,
     token_weighted_loss,
 )
+
+import torch
 
 
 def _loss_of(mean: float, count: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,8 +9,6 @@ import threading
 import pool
 import pytest
 import skrull
-import torch
-from daemon import Daemon
 from model import VOCABULARY, Model, single_device_loss
 from samples import Samples
 from skrull.torch import (
@@ -22,6 +20,9 @@ from skrull.torch import (
     run_step,
     token_weighted_loss,
 )
+
+import torch
+from daemon import Daemon
 
 LENGTHS = [40, 9, 3, 30, 17, 5, 26, 12, 8, 33, 2, 14, 21, 6, 29, 10, 19, 1]
 DATA = Samples(LENGTHS, vocabulary=VOCABULARY)
