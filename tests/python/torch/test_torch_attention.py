@@ -173,6 +173,20 @@ def test_the_scale_is_the_sessions() -> None:
     torch.testing.assert_close(o[-1, 0], v[:, 0].mean(dim=0))
 
 
+def test_gradients_of_gradients_are_refused() -> None:
+    engine = skrull.local(pool.make_job(bucket=64))
+    share = engine.plan(0, [6]).rank_plan(0)
+    q = torch.randn(6, pool.Q_HEADS, pool.HEAD_DIM, dtype=torch.float64)
+    q.requires_grad_()
+    k = q[:, : pool.KV_HEADS]
+    with pool.open_session(engine, 0, InProcessPeers()) as session:
+        session.prepare(share)
+        o = attention(q, k, k, share.micro_batches[0])
+        (gradient,) = torch.autograd.grad(o.sum(), q, create_graph=True)
+        with pytest.raises(RuntimeError, match="no autograd formula"):
+            gradient.sum().backward()
+
+
 def test_without_gradients_there_is_no_backward() -> None:
     engine = skrull.local(pool.make_job(bucket=64))
     share = engine.plan(0, [6]).rank_plan(0)

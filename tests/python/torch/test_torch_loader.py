@@ -209,12 +209,43 @@ def test_plans_are_asked_for_ahead() -> None:
 
 
 def test_refused_batches_name_the_dataset() -> None:
+    """Of a daemon whose job holds less than the sampler was told."""
     engine = skrull.local(pool.make_job(cp=2, bucket=32))
-    sampler = SkrullBatchSampler([5, 6, 7, 65], 2, engine, 0, shuffle=False)
+    sampler = SkrullBatchSampler([5, 6, 7, 64], 2, engine, 0, shuffle=False)
     steps = iter(sampler)
     assert next(steps).step == 0
+
+    def refuse() -> skrull.Plan:
+        raise skrull.FailedPreconditionError("too long", indices=[1])
+
+    engine.next = refuse  # type: ignore[method-assign]
     with pytest.raises(skrull.FailedPreconditionError, match=r"in the dataset: 3\)"):
         next(steps)
+
+
+def test_sequences_that_never_fit_are_named_at_once() -> None:
+    engine = skrull.local(pool.make_job(cp=2, bucket=32))
+    with pytest.raises(skrull.FailedPreconditionError, match="65 are at 1") as error:
+        SkrullBatchSampler([64, 65, 1, 66], 2, engine, 0)
+    assert (error.value.indices, error.value.limit) == ((1, 3), 64)
+
+
+def test_workers_that_stay_are_used_again_after_breaking_off() -> None:
+    def loader(**workers: object) -> SkrullDataLoader:
+        engine = skrull.local(pool.make_job(cp=2, bucket=32))
+        return SkrullDataLoader(Samples(LENGTHS), engine, 0, batch_size=2, **workers)
+
+    kept = loader(
+        num_workers=1,
+        multiprocessing_context="fork",
+        persistent_workers=True,
+        prefetch_factor=3,
+    )
+    for batch in kept:
+        if batch.step == 1:
+            break
+    again = [_tensors(batch) for batch in kept]
+    assert again == [_tensors(batch) for batch in loader()]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -240,6 +271,8 @@ def test_a_sample_of_another_length_is_named(workers: int) -> None:
         ({"batch_size": 0}, "batch_size"),
         ({"batch_size": 9, "drop_last": True}, "batch_size"),
         ({"lengths": [4]}, "lengths"),
+        ({"lengths": [4, 0]}, "lengths"),
+        ({"lengths": [4.5, 5.0]}, "lengths"),
         ({"rank": 2}, "rank"),
         ({"seed": -1}, "seed"),
         ({"prefetch": 0}, "prefetch"),

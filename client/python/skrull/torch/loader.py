@@ -58,6 +58,7 @@ class SkrullDataLoader:
 
     Raises:
         InvalidArgumentError: An argument is out of range; ``field`` names it.
+        FailedPreconditionError: See ``SkrullBatchSampler``.
     """
 
     def __init__(

@@ -11,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from skrull.engine import Engine, Lengths
-from skrull.errors import InvalidArgumentError, SkrullError
+from skrull.errors import FailedPreconditionError, InvalidArgumentError, SkrullError
 from skrull.rank_plan import RankPlan
 from skrull.torch.order import BatchOrder
+
+_MOST_NAMED = 32  # indices that an error lists, as the daemon's do
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +61,8 @@ class SkrullBatchSampler:
 
     Raises:
         InvalidArgumentError: An argument is out of range; ``field`` names it.
+        FailedPreconditionError: Sequences that can never fit the job; ``indices``
+            are theirs, at most 32.
     """
 
     def __init__(
@@ -74,7 +78,7 @@ class SkrullBatchSampler:
         prefetch: int = 2,
         start_step: int = 0,
     ) -> None:
-        self.lengths: npt.NDArray[np.int64] = np.asarray(lengths, dtype=np.int64)
+        self.lengths = _checked(lengths, engine)
         self.order = BatchOrder(len(self.lengths), batch_size, shuffle, seed, drop_last)
         self._engine = engine
         self._rank = rank
@@ -197,6 +201,36 @@ class SkrullBatchSampler:
                     self._engine.next()
                 if self._engine.pending >= waiting:
                     return  # no answer: the next plan taken will tell
+
+
+def _checked(lengths: Lengths, engine: Engine) -> npt.NDArray[np.int64]:
+    """Lengths that the job can place: better now than in the middle of training."""
+    given = np.asarray(lengths)
+    if given.size and (given.ndim != 1 or given.dtype.kind not in "iu"):
+        raise InvalidArgumentError(
+            "lengths: must be whole numbers in one dimension, are "
+            f"{given.dtype} {list(given.shape)}",
+            field="lengths",
+        )
+    short = np.flatnonzero(given < 1)[:_MOST_NAMED].tolist()
+    if short:
+        raise InvalidArgumentError(
+            f"lengths: must be at least 1, is {given[short[0]]} at {short[0]}",
+            field="lengths",
+            indices=short,
+        )
+    longest = engine.job.longest_sequence
+    long = np.flatnonzero(given > longest)[:_MOST_NAMED].tolist()
+    if long:
+        raise FailedPreconditionError(
+            f"lengths: the job places sequences of at most {longest} tokens, and "
+            f"{given[long[0]]} are at {long[0]}: cut it, or give the job a larger "
+            "bucket, cp_size or block scope",
+            field="lengths",
+            indices=long,
+            limit=longest,
+        )
+    return given.astype(np.int64)
 
 
 def _at_least(name: str, value: int, least: int) -> None:

@@ -35,8 +35,8 @@ class Part:
 
     Attributes:
         micro_batch: The rank's share.
-        number: Names it to the operators that ``torch.compile`` sees; never 0, and
-            never used again in this process.
+        number: Names it to the operators that ``torch.compile`` sees; at least 2,
+            and never used again in this process.
     """
 
     micro_batch: MicroBatch
@@ -118,7 +118,7 @@ class Step(Sequence[Part]):
         self.session.attention_seconds += time.perf_counter() - begin
 
 
-_NUMBERS = itertools.count(1)
+_NUMBERS = itertools.count(2)  # torch.compile compiles anew for a 0 or a 1
 _STEPS: weakref.WeakValueDictionary[int, Step] = weakref.WeakValueDictionary()
 
 
@@ -228,7 +228,8 @@ class Session:
             dtype=dtype,
             device=where,
             backend=backend or where.type,
-            scale=head_dim**-0.5 if scale is None else scale,
+            # A head_dim that is none is the executor's to refuse.
+            scale=max(head_dim, 1) ** -0.5 if scale is None else scale,
             deterministic=deterministic,
             exchange=exchange,
             cpu_threads=cpu_threads or torch.get_num_threads(),
