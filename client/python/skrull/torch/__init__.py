@@ -11,7 +11,8 @@ from skrull.torch.rendezvous import InProcessPeers
 from skrull.torch.reporting import StepReporter
 from skrull.torch.retry import run_step
 from skrull.torch.sampler import SkrullBatchSampler, StepPlan
-from skrull.torch.session import Part, Session, Step
+from skrull.torch.session import Session
+from skrull.torch.step import Part, Step
 
 __all__ = [
     "InProcessPeers",
