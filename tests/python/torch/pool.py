@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import skrull
-import torch
 from skrull.torch import InProcessPeers, Session, attention
+
+import torch
 
 T = TypeVar("T")
 Q_HEADS, KV_HEADS, HEAD_DIM = 4, 2, 8

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Callable
 
 import pool
 import pytest
 import skrull
+from skrull.torch import InProcessPeers, _tensors, attention
+
 import torch
-from skrull.torch import InProcessPeers, attention
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,6 +150,41 @@ def test_tensors_as_they_lie(
     pool.on_ranks(2, on_rank)
 
 
+def test_a_backend_that_wants_more_of_its_tensors() -> None:
+    """As those of GPUs do; the cpu backend takes what they want, too."""
+    engine = skrull.local(pool.make_job(cp=2, bucket=27))
+    plan = engine.plan(0, [1, 2, 5, 45])
+    batch = pool.Batch.random([1, 2, 5, 45])
+    peers = InProcessPeers()
+
+    def run(rank: int) -> None:
+        with pool.open_session(engine, rank, peers) as session:
+            session._execution._head_major = True
+            session._execution._tail_rows = 3
+            for part in session.prepare(plan.rank_plan(rank)):
+                pool.check_micro_batch(part.micro_batch, batch)
+
+    pool.on_ranks(2, run)
+    k = batch.inputs["k"][3]
+    padded = _tensors.with_tail(k, 3)
+    assert torch.equal(padded, k)
+    behind = padded.as_strided((48, *k.shape[1:]), padded.stride())
+    assert not behind[45:].any()
+
+
+def test_what_carries_a_micro_batch_will_do() -> None:
+    engine = skrull.local(pool.make_job(bucket=64))
+    batch = pool.Batch.random([6, 9])
+    with pool.open_session(engine, 0, InProcessPeers()) as session:
+        for part in session.prepare(engine.plan(0, [6, 9]).rank_plan(0)):
+            carrier = types.SimpleNamespace(micro_batch=part.micro_batch)
+
+            def run(q, k, v, _, carrier=carrier):  # type: ignore[no-untyped-def]
+                return attention(q, k, v, carrier)
+
+            pool.check_micro_batch(part.micro_batch, batch, run)
+
+
 def test_expanded_gradient() -> None:
     engine = skrull.local(pool.make_job(bucket=64))
     share = engine.plan(0, [6]).rank_plan(0)
@@ -170,6 +207,20 @@ def test_the_scale_is_the_sessions() -> None:
         session.prepare(share)
         o = attention(q, k, v, share.micro_batches[0])
     torch.testing.assert_close(o[-1, 0], v[:, 0].mean(dim=0))
+
+
+def test_gradients_of_gradients_are_refused() -> None:
+    engine = skrull.local(pool.make_job(bucket=64))
+    share = engine.plan(0, [6]).rank_plan(0)
+    q = torch.randn(6, pool.Q_HEADS, pool.HEAD_DIM, dtype=torch.float64)
+    q.requires_grad_()
+    k = q[:, : pool.KV_HEADS]
+    with pool.open_session(engine, 0, InProcessPeers()) as session:
+        session.prepare(share)
+        o = attention(q, k, k, share.micro_batches[0])
+        (gradient,) = torch.autograd.grad(o.sum(), q, create_graph=True)
+        with pytest.raises(RuntimeError, match="no autograd formula"):
+            gradient.sum().backward()
 
 
 def test_without_gradients_there_is_no_backward() -> None:

@@ -8,9 +8,10 @@ import functools
 import pool
 import pytest
 import skrull
-import torch
 import torch.utils.checkpoint
 from skrull.torch import InProcessPeers, Part, attention
+
+import torch
 
 
 def _scaled(

@@ -7,17 +7,15 @@ import copy
 import pool
 import pytest
 import skrull
-import torch
 import torch.nn.functional
+from model import VOCABULARY, Model, single_device_loss
 from skrull.torch import (
     InProcessPeers,
-    attention,
     global_label_count,
     token_weighted_loss,
 )
 
-VOCABULARY = 17
-WIDTH = pool.Q_HEADS * pool.HEAD_DIM
+import torch
 
 
 def _loss_of(mean: float, count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -71,37 +69,6 @@ def test_wrong_arguments_are_named() -> None:
         global_label_count([], world_size=4)
 
 
-class Model(torch.nn.Module):
-    """Embedding, positions, one attention layer, logits; float64."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(3)
-        self.embedding = torch.nn.Embedding(VOCABULARY, WIDTH)
-        self.qkv = torch.nn.Linear(
-            WIDTH, WIDTH + 2 * pool.KV_HEADS * pool.HEAD_DIM, bias=False
-        )
-        self.out = torch.nn.Linear(WIDTH, VOCABULARY)
-        self.double()
-
-    def forward(
-        self,
-        ids: torch.Tensor,
-        positions: torch.Tensor,
-        micro_batch: skrull.MicroBatch | None,
-    ) -> torch.Tensor:
-        """Logits [rows, VOCABULARY]; one whole sequence if micro_batch is None."""
-        angle = positions.double()[:, None] / torch.arange(1, WIDTH + 1)
-        x = self.embedding(ids) + angle.sin()
-        heads = self.qkv(x).unflatten(1, (-1, pool.HEAD_DIM))
-        q, k, v = heads.split([pool.Q_HEADS, pool.KV_HEADS, pool.KV_HEADS], dim=1)
-        if micro_batch is None:
-            o = pool.dense_attention(q, k, v)
-        else:
-            o = attention(q, k, v, micro_batch)
-        return self.out(x + o.flatten(1))
-
-
 def _sequences(
     lengths: list[int], labelled: dict[int, range] | None = None
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -124,14 +91,7 @@ def _single_device(
 ) -> tuple[float, list[torch.Tensor]]:
     """Loss and gradients of the mean over all labels, sequence by sequence."""
     model = Model()
-    count = sum(int((labels != -100).sum()) for _, labels in sequences)
-    loss = torch.zeros((), dtype=torch.float64)
-    for ids, labels in sequences:
-        logits = model(ids, torch.arange(len(ids)), None)
-        each = torch.nn.functional.cross_entropy(
-            logits, labels, ignore_index=-100, reduction="sum"
-        )
-        loss = loss + each / count
+    loss = single_device_loss(model, sequences)
     loss.backward()
     return loss.item(), [p.grad for p in model.parameters()]
 

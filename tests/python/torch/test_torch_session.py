@@ -12,8 +12,10 @@ import threading
 import pool
 import pytest
 import skrull
-import torch
 from skrull.torch import InProcessPeers, Session, attention
+
+import torch
+from daemon import Daemon
 
 
 def _qkv(rows: int, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, ...]:
@@ -183,6 +185,7 @@ def test_a_closed_session_says_so() -> None:
     [
         ({"q_heads": 3}, "q_heads"),
         ({"kv_heads": 0}, "kv_heads"),
+        ({"head_dim": 0}, "head_dim"),
         ({"dtype": torch.int64}, "dtype"),
         ({"device": "meta"}, "device"),
         ({"backend": "abacus"}, "abacus"),
@@ -217,6 +220,29 @@ def test_what_a_rendezvous_raises_comes_out(engine: skrull.LocalEngine) -> None:
         Session(
             engine, 1, q_heads=4, kv_heads=2, head_dim=8, comm="host", rendezvous=meet
         )
+
+
+def test_ranks_meet_through_the_daemon(daemon: Daemon) -> None:
+    job = pool.make_job(cp=2, bucket=27)
+    batch = pool.Batch.random([45, 5])
+
+    def run(rank: int) -> None:
+        with (
+            skrull.connect(daemon.address, job="meet", spec=job) as engine,
+            Session(
+                engine,
+                rank,
+                q_heads=pool.Q_HEADS,
+                kv_heads=pool.KV_HEADS,
+                head_dim=pool.HEAD_DIM,
+                dtype=torch.float64,
+            ) as session,
+        ):
+            plan = engine.plan(0, [45, 5])
+            for part in session.prepare(plan.rank_plan(rank)):
+                pool.check_micro_batch(part.micro_batch, batch)
+
+    pool.on_ranks(2, run)
 
 
 def test_a_rank_that_does_not_come_is_named(engine: skrull.LocalEngine) -> None:
@@ -256,7 +282,7 @@ def test_an_interpreter_that_leaves_everything_open_ends_well() -> None:
         [sys.executable, str(program)], capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "left open\n"
+    assert done.stdout == "left open, as by a child that ended with 0\n"
 
 
 def test_ranks_as_processes(tmp_path: pathlib.Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -60,7 +61,8 @@ class Execution:
     def __init__(self, settings: Settings, connect: Callable[[], Handle]) -> None:
         self.settings = settings
         self._process = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of calls, which may block
+        self._abort_lock = threading.Lock()  # of abort, and of the executor's end
         self._native = executor.library()
         self._on_cpu = settings.device.type == "cpu"
         self._device = self._create_device()
@@ -212,28 +214,29 @@ class Execution:
 
     def poll(self) -> None:
         """Raises the executor's first failure, if there is one; does not block."""
-        self._check_usable()
-        executor.check(self._native.skrull_executor_poll(self._executor.pointer))
+        with self._calling():
+            self._poll()
 
     def abort(self, reason: str) -> None:
         """Fails this executor and the other ranks', unless it failed before."""
-        if self._process != os.getpid() or self._executor.closed:
+        if self._process != os.getpid():
             return
-        self._native.skrull_executor_abort(
-            self._executor.pointer, reason.replace("\0", "").encode()
-        )
+        with self._abort_lock:
+            if not self._executor.closed:
+                self._native.skrull_executor_abort(
+                    self._executor.pointer, reason.replace("\0", "").encode()
+                )
 
     def close(self) -> None:
         """Waits for its work and releases everything. Later calls do nothing."""
         if self._process != os.getpid():
             return
-        with self._lock:
+        with self._lock, self._abort_lock:
             for handle in (self._executor, self._comm, self._backend, self._device):
                 handle.close()
 
     def _prepare(self, plan: ctypes.c_void_p | None) -> Handle:
-        with self._lock:
-            self._check_usable()
+        with self._calling():
             try:
                 return create(
                     self._native.skrull_executor_prepare,
@@ -257,8 +260,7 @@ class Execution:
         On CUDA the work is on torch's current stream when it returns, and ends
         before what torch puts there next.
         """
-        with self._lock:
-            self._check_usable()
+        with self._calling():
             stream = self._stream
             if stream is None:
                 current = torch.cuda.current_stream(self.settings.device)
@@ -277,14 +279,22 @@ class Execution:
                     self._device.pointer, stream
                 )
                 failed = executor.error(code) if code else None
-                self.poll()  # its reason is nearer to the cause than the device's
+                self._poll()  # its reason is nearer to the cause than the device's
                 if failed is not None:
                     raise failed
 
-    def _check_usable(self) -> None:
+    def _poll(self) -> None:
+        executor.check(self._native.skrull_executor_poll(self._executor.pointer))
+
+    @contextlib.contextmanager
+    def _calling(self) -> Iterator[None]:
+        """One call at a time, and none where it cannot be made."""
+        # First: in a child nobody may let go of the lock.
         check_process(self._process, "session")
-        if self._executor.closed:
-            raise FailedPreconditionError("the session is closed", reason="CLOSED")
+        with self._lock:
+            if self._executor.closed:
+                raise FailedPreconditionError("the session is closed", reason="CLOSED")
+            yield
 
     def _keys(self, tensor: torch.Tensor) -> torch.Tensor:
         return _tensors.with_tail(tensor, self._tail_rows)

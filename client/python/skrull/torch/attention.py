@@ -9,7 +9,7 @@ import torch
 from skrull.errors import FailedPreconditionError
 from skrull.rank_plan import MicroBatch
 from skrull.torch import _tensors
-from skrull.torch.session import Part, find_step
+from skrull.torch.step import Part, find_step
 
 
 class HasMicroBatch(Protocol):

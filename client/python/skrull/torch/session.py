@@ -2,140 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import itertools
-import time
-import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import overload
 
 import torch
 
 from skrull.engine import Engine
-from skrull.errors import FailedPreconditionError, InvalidArgumentError, SkrullError
-from skrull.rank_plan import MicroBatch, RankPlan
+from skrull.errors import InvalidArgumentError, SkrullError
+from skrull.rank_plan import RankPlan
 from skrull.torch import _tensors
 from skrull.torch._execution import EXCHANGES, Execution, Settings
-from skrull.torch._handles import Handle
 from skrull.torch.rendezvous import (
     InProcessPeers,
     Rendezvous,
     connect,
     default_rendezvous,
 )
+from skrull.torch.step import Step
 
 _COMMS = ("host", "nccl", "in_process")
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """One micro-batch of a prepared step: what ``attention`` takes.
-
-    Attributes:
-        micro_batch: The rank's share.
-        number: Names it to the operators that ``torch.compile`` sees; never 0, and
-            never used again in this process.
-    """
-
-    micro_batch: MicroBatch
-    number: int
-
-
-class Step(Sequence[Part]):
-    """A rank plan that all ranks agreed on: its micro-batches, in order.
-
-    It can be used until its session prepares another one, restarts or closes; to the
-    end of the session if you keep it.
-
-    Attributes:
-        session: The session that prepared it.
-        rank_plan: What it runs.
-    """
-
-    def __init__(
-        self,
-        session: Session,
-        execution: Execution,
-        rank_plan: RankPlan,
-        handle: Handle,
-    ) -> None:
-        self.session = session
-        self.rank_plan = rank_plan
-        self._execution = execution
-        self._handle = handle
-        self._parts = [
-            Part(micro_batch, next(_NUMBERS)) for micro_batch in rank_plan.micro_batches
-        ]
-        for part in self._parts:
-            _STEPS[part.number] = self
-            part.micro_batch.part = part.number
-
-    def __len__(self) -> int:
-        """Micro-batches."""
-        return len(self._parts)
-
-    @overload
-    def __getitem__(self, index: int) -> Part: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Part]: ...
-    def __getitem__(self, index: int | slice) -> Part | Sequence[Part]:
-        """Micro-batch ``index``."""
-        return self._parts[index]
-
-    def forward(
-        self, number: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See ``Execution.forward``; ``number`` is a part's."""
-        with self._measured("forward"):
-            return self._execution.forward(self._handle, self._index(number), q, k, v)
-
-    def backward(
-        self, number: int, *tensors: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """See ``Execution.backward``; ``number`` is a part's."""
-        with self._measured("backward"):
-            return self._execution.backward(self._handle, self._index(number), *tensors)
-
-    def _index(self, number: int) -> int:
-        return number - self._parts[0].number
-
-    @contextlib.contextmanager
-    def _measured(self, what: str) -> Iterator[None]:
-        """Takes the time; ends all ranks' executors where this one's call fails.
-
-        What the executor itself refuses has ended them already.
-        """
-        begin = time.perf_counter()
-        try:
-            yield
-        except BaseException as error:
-            self._execution.abort(
-                f"rank {self.rank_plan.rank} failed in {what}: {error}"
-            )
-            raise
-        self.session.attention_seconds += time.perf_counter() - begin
-
-
-_NUMBERS = itertools.count(1)
-_STEPS: weakref.WeakValueDictionary[int, Step] = weakref.WeakValueDictionary()
-
-
-def find_step(number: int) -> Step:
-    """The step that a part's number is of.
-
-    Raises:
-        FailedPreconditionError: There is none, or none any more.
-    """
-    step = _STEPS.get(number)
-    if step is None:
-        raise FailedPreconditionError(
-            "the micro-batch is of a step that its session has not prepared, or has "
-            "left behind: call session.prepare(rank_plan) before the forward pass, and "
-            "run the backward pass before the next prepare()"
-        )
-    return step
 
 
 class Session:
@@ -228,7 +113,8 @@ class Session:
             dtype=dtype,
             device=where,
             backend=backend or where.type,
-            scale=head_dim**-0.5 if scale is None else scale,
+            # A head_dim that is none is the executor's to refuse.
+            scale=max(head_dim, 1) ** -0.5 if scale is None else scale,
             deterministic=deterministic,
             exchange=exchange,
             cpu_threads=cpu_threads or torch.get_num_threads(),
@@ -242,6 +128,11 @@ class Session:
         self._starts = 0
         self._current: Step | None = None
         self._execution = self._start()
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self._settings.device
 
     @property
     def current(self) -> Step | None:
