@@ -398,8 +398,10 @@ void Backend::ReportCurrent(const Caller& who,
                           done](const absl::Status& run) {
         if (!run.ok()) return done(run);
         const absl::Status stored = job->Write([&] {
-          return store_->PutReport(job->record().name, job->record().generation,
-                                   report, options_.kept_steps);
+          const JobRecord& record = job->record();
+          return store_->PutReport(
+              {record.name, record.generation, record.birth}, report,
+              options_.kept_steps);
         });
         if (!stored.ok()) return done(stored);
         metrics_->CountStepReport(report.outcome());

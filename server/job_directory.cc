@@ -275,7 +275,8 @@ absl::StatusOr<JobRecord> JobDirectory::Advance(
   if (!status.ok()) return status;
   absl::StatusOr<JobRecord> record = JobRecord();
   status = job->Write([&] {
-    record = store_->Advance(wanted.name, wanted.generation, next);
+    record =
+        store_->Advance({wanted.name, wanted.generation, wanted.birth}, next);
     if (!record.ok()) return record.status();
     // Inside the write, so that no deletion comes between.
     return Apply(*record, Source::kOwnCall);

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "skrull/server/job_life.h"
 #include "skrull/v1/calibration.pb.h"
 #include "skrull/v1/job.pb.h"
 
@@ -96,9 +97,9 @@ class JobStore {
 
   // Puts `next` in force if its epoch is one more than that of the epoch in
   // force, and returns the record that stands: with another epoch than next's
-  // if it was not. Errors: kJobNotFound, kGenerationMismatch.
-  virtual absl::StatusOr<JobRecord> Advance(const std::string& name,
-                                            int64_t generation,
+  // if it was not. Errors: kJobNotFound, kGenerationMismatch (the life has
+  // ended: nothing is changed).
+  virtual absl::StatusOr<JobRecord> Advance(const JobLife& life,
                                             const v1::Calibration& next) = 0;
 
   // The job's epochs, oldest first, the latest kKeptEpochs of them. Errors:

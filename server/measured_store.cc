@@ -54,11 +54,10 @@ absl::StatusOr<int64_t> MeasuredStore::Count() {
   return Measure(StoreOperation::kCountJobs, [&] { return store_->Count(); });
 }
 
-absl::StatusOr<JobRecord> MeasuredStore::Advance(const std::string& name,
-                                                 int64_t generation,
+absl::StatusOr<JobRecord> MeasuredStore::Advance(const JobLife& life,
                                                  const v1::Calibration& next) {
   return Measure(StoreOperation::kAdvanceEpoch,
-                 [&] { return store_->Advance(name, generation, next); });
+                 [&] { return store_->Advance(life, next); });
 }
 
 absl::StatusOr<std::vector<v1::Calibration>> MeasuredStore::Calibrations(
@@ -91,13 +90,11 @@ absl::StatusOr<std::optional<PlanRecord>> MeasuredStore::Find(
                  [&] { return store_->Find(key, generation); });
 }
 
-absl::Status MeasuredStore::PutReport(const std::string& job,
-                                      int64_t generation,
+absl::Status MeasuredStore::PutReport(const JobLife& life,
                                       const v1::StepReport& report,
                                       int64_t kept_steps) {
-  return Measure(StoreOperation::kPutReport, [&] {
-    return store_->PutReport(job, generation, report, kept_steps);
-  });
+  return Measure(StoreOperation::kPutReport,
+                 [&] { return store_->PutReport(life, report, kept_steps); });
 }
 
 absl::StatusOr<std::vector<v1::StepReport>> MeasuredStore::Reports(

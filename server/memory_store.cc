@@ -59,11 +59,10 @@ absl::StatusOr<int64_t> MemoryStore::Count() {
   return static_cast<int64_t>(jobs_.size());
 }
 
-absl::StatusOr<JobRecord> MemoryStore::Advance(const std::string& name,
-                                               int64_t generation,
+absl::StatusOr<JobRecord> MemoryStore::Advance(const JobLife& life,
                                                const v1::Calibration& next) {
   MutexLock lock(&mutex_);
-  absl::StatusOr<JobEntry*> job = FindJob(name, generation);
+  absl::StatusOr<JobEntry*> job = FindJob(life);
   if (!job.ok()) return job.status();
   JobEntry& entry = **job;
   if (!AdvancesTo(entry.record, next)) return entry.record;
@@ -79,7 +78,7 @@ absl::StatusOr<JobRecord> MemoryStore::Advance(const std::string& name,
 absl::StatusOr<std::vector<v1::Calibration>> MemoryStore::Calibrations(
     const std::string& name, int64_t generation) {
   MutexLock lock(&mutex_);
-  absl::StatusOr<JobEntry*> job = FindJob(name, generation);
+  absl::StatusOr<JobEntry*> job = FindJob({name, generation});
   if (!job.ok()) return job.status();
   const auto& epochs = (*job)->epochs;
   return std::vector<v1::Calibration>(epochs.begin(), epochs.end());
@@ -88,12 +87,10 @@ absl::StatusOr<std::vector<v1::Calibration>> MemoryStore::Calibrations(
 absl::StatusOr<PlanRecord> MemoryStore::Commit(const PlanRecord& record,
                                                int64_t kept_steps) {
   MutexLock lock(&mutex_);
-  absl::StatusOr<JobEntry*> job = FindJob(record.key.job, record.generation);
+  absl::StatusOr<JobEntry*> job =
+      FindJob({record.key.job, record.generation, record.birth});
   if (!job.ok()) return job.status();
   JobEntry& entry = **job;
-  absl::Status life =
-      CheckBirth(record.key.job, entry.record.birth, record.birth);
-  if (!life.ok()) return life;
   Step& step = entry.steps[record.key.step];
   const auto standing = step.plans.find(record.key.attempt);
   if (standing != step.plans.end()) return standing->second;
@@ -116,13 +113,13 @@ absl::StatusOr<std::optional<PlanRecord>> MemoryStore::Find(
   return std::optional<PlanRecord>(found->second);
 }
 
-absl::Status MemoryStore::PutReport(const std::string& job, int64_t generation,
+absl::Status MemoryStore::PutReport(const JobLife& life,
                                     const v1::StepReport& report,
                                     int64_t kept_steps) {
   MutexLock lock(&mutex_);
-  absl::StatusOr<JobEntry*> found = FindJob(job, generation);
-  if (!found.ok()) return found.status();
-  JobEntry& entry = **found;
+  absl::StatusOr<JobEntry*> job = FindJob(life);
+  if (!job.ok()) return job.status();
+  JobEntry& entry = **job;
   Step& step = entry.steps[report.step()];
   step.reports.insert_or_assign({report.attempt(), report.rank()}, report);
   if (step.plans.empty()) {
@@ -153,7 +150,7 @@ absl::StatusOr<std::vector<PlanKey>> MemoryStore::LatestSteps(
     const std::string& job, int64_t generation, int64_t limit) {
   MutexLock lock(&mutex_);
   std::vector<PlanKey> keys;
-  const absl::StatusOr<JobEntry*> found = FindJob(job, generation);
+  const absl::StatusOr<JobEntry*> found = FindJob({job, generation});
   if (!found.ok()) return keys;
   const JobEntry& entry = **found;
   for (auto it = entry.planned.rbegin(); it != entry.planned.rend(); ++it) {
@@ -173,13 +170,15 @@ JobCounts MemoryStore::CountJobs(const std::string& owner) const {
 }
 
 absl::StatusOr<MemoryStore::JobEntry*> MemoryStore::FindJob(
-    const std::string& name, int64_t generation) {
-  const auto found = jobs_.find(name);
-  if (found == jobs_.end()) return JobNotFound(name);
-  const int64_t standing = found->second.record.generation;
-  if (standing != generation) {
-    return GenerationMismatch(name, standing, generation);
+    const JobLife& life) {
+  const auto found = jobs_.find(life.name);
+  if (found == jobs_.end()) return JobNotFound(life.name);
+  const JobRecord& standing = found->second.record;
+  if (standing.generation != life.generation) {
+    return GenerationMismatch(life.name, standing.generation, life.generation);
   }
+  absl::Status same = CheckBirth(life.name, standing.birth, life.birth);
+  if (!same.ok()) return same;
   return &found->second;
 }
 

@@ -28,7 +28,7 @@ class MemoryStore final : public Store {
                                               int64_t limit) override;
   absl::Status Delete(const std::string& name, int64_t generation) override;
   absl::StatusOr<int64_t> Count() override;
-  absl::StatusOr<JobRecord> Advance(const std::string& name, int64_t generation,
+  absl::StatusOr<JobRecord> Advance(const JobLife& life,
                                     const v1::Calibration& next) override;
   absl::StatusOr<std::vector<v1::Calibration>> Calibrations(
       const std::string& name, int64_t generation) override;
@@ -37,8 +37,7 @@ class MemoryStore final : public Store {
                                     int64_t kept_steps) override;
   absl::StatusOr<std::optional<PlanRecord>> Find(const PlanKey& key,
                                                  int64_t generation) override;
-  absl::Status PutReport(const std::string& job, int64_t generation,
-                         const v1::StepReport& report,
+  absl::Status PutReport(const JobLife& life, const v1::StepReport& report,
                          int64_t kept_steps) override;
   absl::StatusOr<std::vector<v1::StepReport>> Reports(const PlanKey& key,
                                                       int64_t generation,
@@ -68,8 +67,8 @@ class MemoryStore final : public Store {
 
   // What Create needs to know about the jobs there are.
   JobCounts CountJobs(const std::string& owner) const SKRULL_REQUIRES(mutex_);
-  // The job at that very generation, or why there is none.
-  absl::StatusOr<JobEntry*> FindJob(const std::string& name, int64_t generation)
+  // The job in that very life, or why there is none.
+  absl::StatusOr<JobEntry*> FindJob(const JobLife& life)
       SKRULL_REQUIRES(mutex_);
   // The step, if the job is at that generation and has it; else nullptr.
   const Step* FindStep(const PlanKey& key, int64_t generation) const

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "skrull/planner/plan.h"
+#include "skrull/server/job_life.h"
 #include "skrull/v1/report.pb.h"
 
 namespace skrull {
@@ -53,8 +54,9 @@ class PlanStore {
   // Stores a report, replacing the same rank's report of the same step and
   // attempt. Reports of forgotten steps are forgotten with them; reports of
   // steps that have no plan count as steps for `kept_steps` of their own.
-  // Errors: kJobNotFound, kGenerationMismatch.
-  virtual absl::Status PutReport(const std::string& job, int64_t generation,
+  // Errors: kJobNotFound, kGenerationMismatch (the life has ended: nothing is
+  // stored).
+  virtual absl::Status PutReport(const JobLife& life,
                                  const v1::StepReport& report,
                                  int64_t kept_steps) = 0;
 

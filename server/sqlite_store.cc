@@ -181,10 +181,9 @@ absl::StatusOr<PlanRecord> SqliteStore::Commit(const PlanRecord& record,
   SqliteTransaction transaction(&database_);
   absl::Status status = transaction.Begin();
   if (!status.ok()) return status;
-  absl::StatusOr<JobRow> job = FindJob(record.key.job, record.generation);
+  absl::StatusOr<JobRow> job =
+      FindJob({record.key.job, record.generation, record.birth});
   if (!job.ok()) return job.status();
-  status = CheckBirth(record.key.job, job->birth, record.birth);
-  if (!status.ok()) return status;
   absl::StatusOr<std::optional<PlanRecord>> standing =
       FindPlan(record.key, record.generation);
   if (!standing.ok()) return standing.status();
@@ -209,25 +208,24 @@ absl::StatusOr<std::optional<PlanRecord>> SqliteStore::Find(
   return FindPlan(key, generation);
 }
 
-absl::Status SqliteStore::PutReport(const std::string& job, int64_t generation,
+absl::Status SqliteStore::PutReport(const JobLife& life,
                                     const v1::StepReport& report,
                                     int64_t kept_steps) {
   MutexLock lock(&mutex_);
   absl::Status status = database_.Execute(kDeferSync);
   if (!status.ok()) return status;
-  status = StoreReport(job, generation, report, kept_steps);
+  status = StoreReport(life, report, kept_steps);
   absl::Status sync = database_.Execute(kSyncCommits);
   return status.ok() ? sync : status;
 }
 
-absl::Status SqliteStore::StoreReport(const std::string& name,
-                                      int64_t generation,
+absl::Status SqliteStore::StoreReport(const JobLife& life,
                                       const v1::StepReport& report,
                                       int64_t kept_steps) {
   SqliteTransaction transaction(&database_);
   absl::Status status = transaction.Begin();
   if (!status.ok()) return status;
-  absl::StatusOr<JobRow> job = FindJob(name, generation);
+  absl::StatusOr<JobRow> job = FindJob(life);
   if (!job.ok()) return job.status();
   absl::StatusOr<StepKind> kind = FindStep(job->id, report.step());
   if (!kind.ok()) return kind.status();

@@ -43,7 +43,7 @@ class SqliteStore final : public Store {
                                               int64_t limit) override;
   absl::Status Delete(const std::string& name, int64_t generation) override;
   absl::StatusOr<int64_t> Count() override;
-  absl::StatusOr<JobRecord> Advance(const std::string& name, int64_t generation,
+  absl::StatusOr<JobRecord> Advance(const JobLife& life,
                                     const v1::Calibration& next) override;
   absl::StatusOr<std::vector<v1::Calibration>> Calibrations(
       const std::string& name, int64_t generation) override;
@@ -52,8 +52,7 @@ class SqliteStore final : public Store {
                                     int64_t kept_steps) override;
   absl::StatusOr<std::optional<PlanRecord>> Find(const PlanKey& key,
                                                  int64_t generation) override;
-  absl::Status PutReport(const std::string& job, int64_t generation,
-                         const v1::StepReport& report,
+  absl::Status PutReport(const JobLife& life, const v1::StepReport& report,
                          int64_t kept_steps) override;
   absl::StatusOr<std::vector<v1::StepReport>> Reports(const PlanKey& key,
                                                       int64_t generation,
@@ -92,9 +91,8 @@ class SqliteStore final : public Store {
       SKRULL_REQUIRES(mutex_);
   absl::StatusOr<std::optional<JobRecord>> FindRecord(const std::string& name)
       SKRULL_REQUIRES(mutex_);
-  // The job at that very generation, or why there is none.
-  absl::StatusOr<JobRow> FindJob(const std::string& name, int64_t generation)
-      SKRULL_REQUIRES(mutex_);
+  // The job in that very life, or why there is none.
+  absl::StatusOr<JobRow> FindJob(const JobLife& life) SKRULL_REQUIRES(mutex_);
   absl::StatusOr<std::optional<PlanRecord>> FindPlan(const PlanKey& key,
                                                      int64_t generation)
       SKRULL_REQUIRES(mutex_);
@@ -104,9 +102,8 @@ class SqliteStore final : public Store {
                          int64_t kept_steps) SKRULL_REQUIRES(mutex_);
   absl::StatusOr<StepKind> FindStep(int64_t job_id, int64_t step)
       SKRULL_REQUIRES(mutex_);
-  absl::Status StoreReport(const std::string& name, int64_t generation,
-                           const v1::StepReport& report, int64_t kept_steps)
-      SKRULL_REQUIRES(mutex_);
+  absl::Status StoreReport(const JobLife& life, const v1::StepReport& report,
+                           int64_t kept_steps) SKRULL_REQUIRES(mutex_);
 
   // Each is destroyed before what is declared above it: statements, connection,
   // lock.

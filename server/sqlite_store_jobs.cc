@@ -164,34 +164,34 @@ absl::StatusOr<int64_t> SqliteStore::Count() {
   return count_jobs_.Int(0);
 }
 
-absl::StatusOr<SqliteStore::JobRow> SqliteStore::FindJob(
-    const std::string& name, int64_t generation) {
+absl::StatusOr<SqliteStore::JobRow> SqliteStore::FindJob(const JobLife& life) {
   SqliteReset reset(&select_job_);
-  absl::StatusOr<bool> row = select_job_.BindText(0, name).Step();
+  absl::StatusOr<bool> row = select_job_.BindText(0, life.name).Step();
   if (!row.ok()) return row.status();
-  if (!*row) return JobNotFound(name);
+  if (!*row) return JobNotFound(life.name);
   const JobRow job = {.id = select_job_.Int(0),
                       .generation = select_job_.Int(1),
                       .birth = select_job_.Int(2),
                       .next_order = select_job_.Int(3),
                       .planned_steps = select_job_.Int(4),
                       .reported_steps = select_job_.Int(5)};
-  if (job.generation != generation) {
-    return GenerationMismatch(name, job.generation, generation);
+  if (job.generation != life.generation) {
+    return GenerationMismatch(life.name, job.generation, life.generation);
   }
+  absl::Status same = CheckBirth(life.name, job.birth, life.birth);
+  if (!same.ok()) return same;
   return job;
 }
 
-absl::StatusOr<JobRecord> SqliteStore::Advance(const std::string& name,
-                                               int64_t generation,
+absl::StatusOr<JobRecord> SqliteStore::Advance(const JobLife& life,
                                                const v1::Calibration& next) {
   MutexLock lock(&mutex_);
   SqliteTransaction transaction(&database_);
   absl::Status status = transaction.Begin();
   if (!status.ok()) return status;
-  absl::StatusOr<JobRow> job = FindJob(name, generation);
+  absl::StatusOr<JobRow> job = FindJob(life);
   if (!job.ok()) return job.status();
-  absl::StatusOr<std::optional<JobRecord>> found = FindRecord(name);
+  absl::StatusOr<std::optional<JobRecord>> found = FindRecord(life.name);
   if (!found.ok()) return found.status();
   JobRecord& record = **found;
   if (!AdvancesTo(record, next)) return record;
@@ -214,7 +214,7 @@ absl::StatusOr<JobRecord> SqliteStore::Advance(const std::string& name,
 absl::StatusOr<std::vector<v1::Calibration>> SqliteStore::Calibrations(
     const std::string& name, int64_t generation) {
   MutexLock lock(&mutex_);
-  absl::StatusOr<JobRow> job = FindJob(name, generation);
+  absl::StatusOr<JobRow> job = FindJob({name, generation});
   if (!job.ok()) return job.status();
   SqliteReset reset(&list_epochs_);
   list_epochs_.Bind(0, job->id);

@@ -270,25 +270,26 @@ absl::StatusOr<int64_t> EtcdJobs::Count() {
   return count->jobs;
 }
 
-absl::StatusOr<JobRecord> EtcdJobs::Advance(const std::string& name,
-                                            int64_t generation,
+absl::StatusOr<JobRecord> EtcdJobs::Advance(const JobLife& life,
                                             const v1::Calibration& next) {
   EtcdRace race(client_);
   while (race.Again()) {
-    absl::StatusOr<Standing> standing = Read(name, "");
+    absl::StatusOr<Standing> standing = Read(life.name, "");
     if (!standing.ok()) return standing.status();
-    if (!standing->job) return JobNotFound(name);
+    if (!standing->job) return JobNotFound(life.name);
     JobRecord job = *std::move(standing->job);
-    if (job.generation != generation) {
-      return GenerationMismatch(name, job.generation, generation);
+    if (job.generation != life.generation) {
+      return GenerationMismatch(life.name, job.generation, life.generation);
     }
+    const absl::Status same = CheckBirth(life.name, job.birth, life.birth);
+    if (!same.ok()) return same;
     if (!AdvancesTo(job, next)) return job;
-    const EtcdLifeKeys keys = keys_->Life(name, job.birth);
+    const EtcdLifeKeys keys = keys_->Life(life.name, job.birth);
     const int64_t old = job.calibration.epoch();
     EtcdTxn txn;
-    txn.IfRevision(keys_->Record(name), job.birth)
-        .IfRevision(keys_->Epoch(name), standing->epoch_revision)
-        .Put(keys_->Epoch(name), CanonicalBytes(next))
+    txn.IfRevision(keys_->Record(life.name), job.birth)
+        .IfRevision(keys_->Epoch(life.name), standing->epoch_revision)
+        .Put(keys_->Epoch(life.name), CanonicalBytes(next))
         .Put(keys.Epoch(old), CanonicalBytes(job.calibration))
         .Put(keys_->Changed(), "");
     // Kept: the one in force, and kKeptEpochs - 1 before it.
@@ -302,7 +303,7 @@ absl::StatusOr<JobRecord> EtcdJobs::Advance(const std::string& name,
     job.version = done->header().revision();
     return job;
   }
-  return race.Lost(absl::StrCat("the epoch of job \"", name, "\""));
+  return race.Lost(absl::StrCat("the epoch of job \"", life.name, "\""));
 }
 
 absl::StatusOr<std::vector<v1::Calibration>> EtcdJobs::Calibrations(

@@ -16,6 +16,7 @@
 #include "skrull/server/etcd/etcd_client.h"
 #include "skrull/server/etcd/etcd_keys.h"
 #include "skrull/server/etcd/etcd_txn.h"
+#include "skrull/server/job_life.h"
 #include "skrull/server/job_store.h"
 #include "skrull/v1/calibration.pb.h"
 
@@ -34,7 +35,7 @@ class EtcdJobs {
                                               int64_t limit);
   absl::Status Delete(const std::string& name, int64_t generation);
   absl::StatusOr<int64_t> Count();
-  absl::StatusOr<JobRecord> Advance(const std::string& name, int64_t generation,
+  absl::StatusOr<JobRecord> Advance(const JobLife& life,
                                     const v1::Calibration& next);
   absl::StatusOr<std::vector<v1::Calibration>> Calibrations(
       const std::string& name, int64_t generation);

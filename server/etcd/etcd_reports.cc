@@ -9,6 +9,7 @@
 #include "skrull/server/etcd/etcd_steps.h"
 #include "skrull/server/etcd/etcd_txn.h"
 #include "skrull/server/etcd/etcd_value.h"
+#include "skrull/server/store_rules.h"
 
 namespace skrull {
 namespace {
@@ -32,37 +33,40 @@ absl::StatusOr<bool> EtcdReports::PutPlanned(const std::string& job,
   return done->succeeded();
 }
 
-absl::Status EtcdReports::Put(const std::string& job, int64_t generation,
-                              const v1::StepReport& report,
+absl::Status EtcdReports::Put(const JobLife& life, const v1::StepReport& report,
                               int64_t kept_steps) {
-  const std::optional<EtcdLife> recalled = lives_->Recall(job, generation);
-  if (recalled) {
+  const std::optional<EtcdLife> recalled =
+      lives_->Recall(life.name, life.generation);
+  if (recalled && (life.birth == 0 || life.birth == recalled->birth)) {
     const absl::StatusOr<bool> stored =
-        PutPlanned(job, recalled->birth, report);
+        PutPlanned(life.name, recalled->birth, report);
     if (!stored.ok()) return stored.status();
     if (*stored) return absl::OkStatus();
   }
   EtcdRace race(client_);
   while (race.Again()) {
     const absl::StatusOr<EtcdLives::Found> found = lives_->Read(
-        job, generation, [&](const EtcdLifeKeys& life, EtcdTxn* txn) {
-          EtcdStep::AddReads(life, Order::kReported, report.step(), txn);
+        life.name, life.generation,
+        [&](const EtcdLifeKeys& keys, EtcdTxn* txn) {
+          EtcdStep::AddReads(keys, Order::kReported, report.step(), txn);
         });
     if (!found.ok()) return found.status();
     const int64_t birth = found->life.birth;
-    const EtcdLifeKeys life = keys_->Life(job, birth);
-    EtcdStep step(client_, &life, Order::kReported, report.step());
-    absl::Status status = step.Take(found->answers, 1);
+    absl::Status status = CheckBirth(life.name, birth, life.birth);
+    if (!status.ok()) return status;
+    const EtcdLifeKeys keys = keys_->Life(life.name, birth);
+    EtcdStep step(client_, &keys, Order::kReported, report.step());
+    status = step.Take(found->answers, 1);
     if (!status.ok()) return status;
     if (step.planned()) {
-      const absl::StatusOr<bool> stored = PutPlanned(job, birth, report);
+      const absl::StatusOr<bool> stored = PutPlanned(life.name, birth, report);
       if (!stored.ok()) return stored.status();
       if (*stored) return absl::OkStatus();
       continue;
     }
     EtcdTxn txn;
-    txn.IfRevision(keys_->Record(job), birth)
-        .Put(life.Report(report.step(), report.attempt(), report.rank()),
+    txn.IfRevision(keys_->Record(life.name), birth)
+        .Put(keys.Report(report.step(), report.attempt(), report.rank()),
              CanonicalBytes(report));
     status = step.AddMove(0, kept_steps, &txn);
     if (!status.ok()) return status;
@@ -74,7 +78,7 @@ absl::Status EtcdReports::Put(const std::string& job, int64_t generation,
     return absl::OkStatus();
   }
   return race.Lost(
-      absl::StrCat("step ", report.step(), " of job \"", job, "\""));
+      absl::StrCat("step ", report.step(), " of job \"", life.name, "\""));
 }
 
 absl::StatusOr<std::vector<v1::StepReport>> EtcdReports::List(

@@ -11,6 +11,7 @@
 #include "skrull/server/etcd/etcd_client.h"
 #include "skrull/server/etcd/etcd_keys.h"
 #include "skrull/server/etcd/etcd_lives.h"
+#include "skrull/server/job_life.h"
 #include "skrull/server/plan_store.h"
 #include "skrull/v1/report.pb.h"
 
@@ -23,8 +24,8 @@ class EtcdReports {
   EtcdReports(EtcdClient* client, const EtcdKeys* keys, EtcdLives* lives)
       : client_(client), keys_(keys), lives_(lives) {}
 
-  absl::Status Put(const std::string& job, int64_t generation,
-                   const v1::StepReport& report, int64_t kept_steps);
+  absl::Status Put(const JobLife& life, const v1::StepReport& report,
+                   int64_t kept_steps);
   absl::StatusOr<std::vector<v1::StepReport>> List(const PlanKey& key,
                                                    int64_t generation,
                                                    int64_t limit);

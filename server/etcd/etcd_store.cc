@@ -174,10 +174,9 @@ absl::Status EtcdStore::Delete(const std::string& name, int64_t generation) {
 
 absl::StatusOr<int64_t> EtcdStore::Count() { return impl_->jobs().Count(); }
 
-absl::StatusOr<JobRecord> EtcdStore::Advance(const std::string& name,
-                                             int64_t generation,
+absl::StatusOr<JobRecord> EtcdStore::Advance(const JobLife& life,
                                              const v1::Calibration& next) {
-  return impl_->jobs().Advance(name, generation, next);
+  return impl_->jobs().Advance(life, next);
 }
 
 absl::StatusOr<std::vector<v1::Calibration>> EtcdStore::Calibrations(
@@ -201,10 +200,10 @@ absl::StatusOr<std::optional<PlanRecord>> EtcdStore::Find(const PlanKey& key,
   return impl_->plans().Find(key, generation);
 }
 
-absl::Status EtcdStore::PutReport(const std::string& job, int64_t generation,
+absl::Status EtcdStore::PutReport(const JobLife& life,
                                   const v1::StepReport& report,
                                   int64_t kept_steps) {
-  return impl_->reports().Put(job, generation, report, kept_steps);
+  return impl_->reports().Put(life, report, kept_steps);
 }
 
 absl::StatusOr<std::vector<v1::StepReport>> EtcdStore::Reports(

@@ -49,7 +49,7 @@ class EtcdStore final : public Store {
                                               int64_t limit) override;
   absl::Status Delete(const std::string& name, int64_t generation) override;
   absl::StatusOr<int64_t> Count() override;
-  absl::StatusOr<JobRecord> Advance(const std::string& name, int64_t generation,
+  absl::StatusOr<JobRecord> Advance(const JobLife& life,
                                     const v1::Calibration& next) override;
   absl::StatusOr<std::vector<v1::Calibration>> Calibrations(
       const std::string& name, int64_t generation) override;
@@ -60,8 +60,7 @@ class EtcdStore final : public Store {
                                     int64_t kept_steps) override;
   absl::StatusOr<std::optional<PlanRecord>> Find(const PlanKey& key,
                                                  int64_t generation) override;
-  absl::Status PutReport(const std::string& job, int64_t generation,
-                         const v1::StepReport& report,
+  absl::Status PutReport(const JobLife& life, const v1::StepReport& report,
                          int64_t kept_steps) override;
   absl::StatusOr<std::vector<v1::StepReport>> Reports(const PlanKey& key,
                                                       int64_t generation,

@@ -112,7 +112,7 @@ void Report(benchmark::State& state, const std::string& kind) {
   report.set_peak_bytes(int64_t{70} << 30);
   for (auto _ : state) {
     report.set_rank((report.rank() + 1) % 1024);
-    if (!fixture.store().PutReport("run", 1, report, kKeptSteps).ok()) {
+    if (!fixture.store().PutReport({"run", 1}, report, kKeptSteps).ok()) {
       Fixture::Fail("a report failed");
     }
   }

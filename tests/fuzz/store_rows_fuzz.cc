@@ -72,7 +72,7 @@ class Store {
     skrull::v1::StepReport report;
     report.set_step(kStep);
     report.set_outcome(skrull::v1::STEP_OUTCOME_OK);
-    Must(store_->PutReport(kJob, generation_, report, 8));
+    Must(store_->PutReport({kJob, generation_}, report, 8));
     other_ = Must(skrull::SqliteDatabase::Open(path_, kBusyMilliseconds));
     ReadColumns();
   }

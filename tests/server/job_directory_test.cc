@@ -45,9 +45,9 @@ class SharedStore final : public JobStore {
     return status;
   }
   absl::StatusOr<int64_t> Count() override { return memory_.Count(); }
-  absl::StatusOr<JobRecord> Advance(const std::string& name, int64_t generation,
+  absl::StatusOr<JobRecord> Advance(const JobLife& life,
                                     const v1::Calibration& next) override {
-    auto record = memory_.Advance(name, generation, next);
+    auto record = memory_.Advance(life, next);
     if (record.ok() && record->version > told_or_queued_) Queue(*record);
     return record;
   }
@@ -120,7 +120,7 @@ TEST_CASE("JobDirectory: others' changes arrive as they are told of",
   const auto job = *r.jobs.Find("run");
   CHECK(job->calibrated()->calibration.epoch() == 0);
 
-  REQUIRE(r.store.Advance("run", 1, Bucket(1, 50)).ok());
+  REQUIRE(r.store.Advance({"run", 1}, Bucket(1, 50)).ok());
   r.store.TellAll();
   CHECK(*r.jobs.Find("run") == job);  // the same life
   CHECK(job->calibrated()->calibration.epoch() == 1);
@@ -212,7 +212,7 @@ TEST_CASE("JobDirectory: changes while it loads are taken in after it",
   r.store.on_list = [&] {  // the page is read, and not yet taken in
     if (std::exchange(once, true)) return;
     REQUIRE(r.store.Delete("b", 0).ok());
-    REQUIRE(r.store.Advance("c", 1, Bucket(1, 50)).ok());
+    REQUIRE(r.store.Advance({"c", 1}, Bucket(1, 50)).ok());
     REQUIRE(r.store.Create(r.Wanted("d"), {}).ok());
     r.store.TellAll();
   };
@@ -233,7 +233,7 @@ TEST_CASE("JobDirectory: an epoch that is not valid is not stored",
   CHECK(ReasonOf(refusal) == ErrorReason::kFieldInvalid);
   CHECK(r.store.Get("run")->calibration.epoch() == 0);
   // One that another daemon stored leaves no job to plan for.
-  REQUIRE(r.store.Advance("run", 1, Bucket(1, 0)).ok());
+  REQUIRE(r.store.Advance({"run", 1}, Bucket(1, 0)).ok());
   r.store.TellAll();
   CHECK(r.jobs.count() == 0);
   CHECK_FALSE(job->ended().ok());

@@ -270,7 +270,7 @@ TEST_CASE(
     next.set_cause(v1::CALIBRATION_CAUSE_OUT_OF_MEMORY);
     next.set_bucket_size_tokens(rows / 2);
     next.set_out_of_memory_tokens(rows);
-    REQUIRE((*store)->Advance("run", 1, next).ok());
+    REQUIRE((*store)->Advance({"run", 1}, next).ok());
   }
   Daemon daemon({"--store=" + uri});
   Client client(daemon.address());

@@ -45,7 +45,7 @@ void Fill(Store& store) {
   store.Create(Wanted("run", 1, 2), {}).value();
   for (int64_t step = 0; step < 20; ++step) {
     store.Commit(PlanOf("run", 2, step, 0, 3000), 1000).value();
-    if (!store.PutReport("run", 2, ReportOf(step, 0, 1), 1000).ok()) {
+    if (!store.PutReport({"run", 2}, ReportOf(step, 0, 1), 1000).ok()) {
       throw std::runtime_error("a report is refused");
     }
   }

@@ -120,9 +120,9 @@ struct SmallStore {
       store->Create(Wanted(name, i), {}).value();
       for (int64_t step = 0; step < 4; ++step) {
         store->Commit(PlanOf(name, 1, step, 0, 500), 9).value();
-        CHECK(store->PutReport(name, 1, ReportOf(step, 0, i), 9).ok());
+        CHECK(store->PutReport({name, 1}, ReportOf(step, 0, i), 9).ok());
       }
-      store->Advance(name, 1, EpochOf(1)).value();
+      store->Advance({name, 1}, EpochOf(1)).value();
     }
     contents = ContentsOf(*store);
   }
@@ -230,7 +230,7 @@ TEST_CASE("SqliteStore: a log that was cut or changed is a log that ended",
     store->Commit(PlanOf("a", 1, step, 0, 3000), 9).value();
     contents.push_back(ContentsOf(*store));
   }
-  store->Advance("a", 1, EpochOf(1)).value();
+  store->Advance({"a", 1}, EpochOf(1)).value();
   contents.push_back(ContentsOf(*store));
   const std::string log = ReadAll(dir.file() + "-wal");
   const std::string file = ReadAll(dir.file());
@@ -304,7 +304,7 @@ TEST_CASE("SqliteStore: a full disk fails the call and changes nothing",
   const absl::Status commit = store->Commit(large, 5).status();
   const absl::Status again = store->Commit(large, 5).status();
   const absl::Status create = store->Create(large_job, {}).status();
-  const absl::Status advance = store->Advance("run", 2, large_epoch).status();
+  const absl::Status advance = store->Advance({"run", 2}, large_epoch).status();
   REQUIRE(setrlimit(RLIMIT_FSIZE, &old_limit) == 0);
   signal(SIGXFSZ, old_handler);
   CHECK(ReasonOf(commit) == ErrorReason::kStoreFailed);

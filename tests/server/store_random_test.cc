@@ -51,6 +51,7 @@ TEST_CASE("SqliteStore: random runs answer as the memory store does",
     const int32_t attempt = pick(0, 2);
     const int64_t generation = pick(0, 3);
     const int64_t kept = pick(1, 5);
+    const int64_t birth = pick(0, 3) == 0 ? pick(1, 20) : 0;
     const auto both = [&](const auto& call) {
       const std::string expected = TextOf(call(*model));
       const std::string actual = TextOf(call(*store));
@@ -71,20 +72,20 @@ TEST_CASE("SqliteStore: random runs answer as the memory store does",
     } else if (action < 25) {
       const int64_t epoch = pick(0, 4);
       both([&](Store& s) {
-        return s.Advance(name, generation, EpochOf(epoch));
+        return s.Advance({name, generation, birth}, EpochOf(epoch));
       });
     } else if (action < 60) {
       PlanRecord record =
           PlanOf(name, generation, step, attempt,
                  static_cast<size_t>(pick(0, 1) * pick(0, 9000)));
       record.request_digest += std::to_string(pick(0, 1));
-      record.birth = pick(0, 3) == 0 ? pick(1, 20) : 0;
+      record.birth = birth;
       both([&](Store& s) { return s.Commit(record, kept); });
     } else if (action < 97) {
       const v1::StepReport report =
           ReportOf(step, attempt, pick(0, 3), pick(1, 1000));
       both([&](Store& s) {
-        return s.PutReport(name, generation, report, kept);
+        return s.PutReport({name, generation, birth}, report, kept);
       });
     } else {
       store.reset();  // the file is free before it is opened again

@@ -85,10 +85,10 @@ TEST_CASE("SqliteStore: jobs and plans are synced before the call returns",
   CHECK(syncs_of(commit) == 0);  // stands already
   CHECK(syncs_of([&] { return store->Find({"run", 1, 0}, 1); }) == 0);
   CHECK(syncs_of([&] {
-          return store->PutReport("run", 1, ReportOf(1, 0, 0), 10);
+          return store->PutReport({"run", 1}, ReportOf(1, 0, 0), 10);
         }) == 0);
   CHECK(syncs_of([&] { return store->Commit(PlanOf("run", 1, 2), 10); }) >= 1);
-  CHECK(syncs_of([&] { return store->Advance("run", 1, EpochOf(1)); }) >= 1);
+  CHECK(syncs_of([&] { return store->Advance({"run", 1}, EpochOf(1)); }) >= 1);
   CHECK(syncs_of([&] { return store->Delete("run", 0); }) >= 1);
 }
 
@@ -156,7 +156,7 @@ TEST_CASE("SqliteStore: reports survive kill -9", "[server][store][sqlite]") {
     const auto store = OpenStore(dir.uri());
     if (!store.ok()) return 1;
     if (!(*store)->Create(Wanted("run", 0), {}).ok()) return 2;
-    if (!(*store)->PutReport("run", 1, ReportOf(3, 0, 4), 10).ok()) return 3;
+    if (!(*store)->PutReport({"run", 1}, ReportOf(3, 0, 4), 10).ok()) return 3;
     return kill(getpid(), SIGKILL);
   });
   CHECK(code == 128 + SIGKILL);

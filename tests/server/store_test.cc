@@ -105,7 +105,7 @@ TEST_CASE("Store: creating a job again joins, refuses or replaces",
   const JobRecord first = store.Create(Wanted("run", 1, 3), {}).value();
   const PlanRecord plan = PlanOf("run", 3, 7);
   REQUIRE(store.Commit(plan, kManySteps).ok());
-  REQUIRE(store.PutReport("run", 3, ReportOf(7, 0, 0), kManySteps).ok());
+  REQUIRE(store.PutReport({"run", 3}, ReportOf(7, 0, 0), kManySteps).ok());
 
   struct Row {
     int variant;
@@ -224,7 +224,7 @@ TEST_CASE("Store: epochs advance one by one and are remembered",
   Store& store = *any.store;
   const JobRecord job = store.Create(Wanted("run", 0, 2), {}).value();
   REQUIRE(store.Create(Wanted("other", 0), {}).ok());
-  const JobRecord first = store.Advance("run", 2, EpochOf(1)).value();
+  const JobRecord first = store.Advance({"run", 2}, EpochOf(1)).value();
   CHECK(CanonicalBytes(first.calibration) == CanonicalBytes(EpochOf(1)));
   CHECK(first.birth == job.birth);
   CHECK(first.version > job.version);
@@ -235,15 +235,15 @@ TEST_CASE("Store: epochs advance one by one and are remembered",
   for (const v1::Calibration& wrong :
        {rival, EpochOf(0), EpochOf(3), EpochOf(-1),
         EpochOf(std::numeric_limits<int64_t>::min())}) {
-    const JobRecord stands = store.Advance("run", 2, wrong).value();
+    const JobRecord stands = store.Advance({"run", 2}, wrong).value();
     CHECK(CanonicalBytes(stands.calibration) == CanonicalBytes(EpochOf(1)));
     CHECK(stands.version == first.version);
   }
   CHECK(CanonicalBytes(store.Get("run")->calibration) ==
         CanonicalBytes(EpochOf(1)));
-  CHECK(ReasonOf(store.Advance("run", 1, EpochOf(2)).status()) ==
+  CHECK(ReasonOf(store.Advance({"run", 1}, EpochOf(2)).status()) ==
         ErrorReason::kGenerationMismatch);
-  CHECK(ReasonOf(store.Advance("none", 1, EpochOf(1)).status()) ==
+  CHECK(ReasonOf(store.Advance({"none", 1}, EpochOf(1)).status()) ==
         ErrorReason::kJobNotFound);
   CHECK(ReasonOf(store.Calibrations("run", 1).status()) ==
         ErrorReason::kGenerationMismatch);
@@ -255,7 +255,7 @@ TEST_CASE("Store: epochs advance one by one and are remembered",
   CHECK(CanonicalBytes(epochs[0]) == CanonicalBytes(job.calibration));
   CHECK(CanonicalBytes(epochs[1]) == CanonicalBytes(EpochOf(1)));
   for (int64_t epoch = 2; epoch <= kKeptEpochs; ++epoch) {
-    REQUIRE(store.Advance("run", 2, EpochOf(epoch)).ok());
+    REQUIRE(store.Advance({"run", 2}, EpochOf(epoch)).ok());
   }
   epochs = store.Calibrations("run", 2).value();
   REQUIRE(static_cast<int64_t>(epochs.size()) == kKeptEpochs);
@@ -281,7 +281,7 @@ TEST_CASE("Store: versions rise with every change of a job",
   CHECK(store.Create(Wanted("a", 0), {})->version == a);  // joins
   CHECK(!store.Create(Wanted("a", 1), {}).ok());
   REQUIRE(store.Commit(PlanOf("a", 1, 1), kManySteps).ok());
-  const int64_t advanced = store.Advance("a", 1, EpochOf(1))->version;
+  const int64_t advanced = store.Advance({"a", 1}, EpochOf(1))->version;
   CHECK(advanced > b);
   REQUIRE(store.Delete("a", 0).ok());
   // The deletion lies between.
@@ -290,20 +290,28 @@ TEST_CASE("Store: versions rise with every change of a job",
   CHECK(store.Create(Wanted("b", 0, 2), {})->birth > again);
 }
 
-TEST_CASE("Store: a plan for an earlier life of the job is refused",
+TEST_CASE("Store: what is for an earlier life of the job is refused",
           "[server][store]") {
   AnyStore any;
   INFO(any.kind);
   Store& store = *any.store;
   PlanRecord plan = PlanOf("run", 1, 4);
   plan.birth = store.Create(Wanted("run", 0), {})->birth;
-  REQUIRE(store.Advance("run", 1, EpochOf(1)).ok());  // no new life
+  const JobLife life = {"run", 1, plan.birth};
+  REQUIRE(store.Advance(life, EpochOf(1)).ok());  // no new life
   CHECK(store.Commit(plan, kManySteps).ok());
+  CHECK(store.PutReport(life, ReportOf(4, 0, 0), kManySteps).ok());
   REQUIRE(store.Delete("run", 0).ok());
   REQUIRE(store.Create(Wanted("run", 1), {}).ok());
   CHECK(ReasonOf(store.Commit(plan, kManySteps).status()) ==
         ErrorReason::kGenerationMismatch);
   CHECK(!store.Find(plan.key, 1).value());
+  CHECK(ReasonOf(store.PutReport(life, ReportOf(4, 0, 0), kManySteps)) ==
+        ErrorReason::kGenerationMismatch);
+  CHECK(store.Reports(plan.key, 1, kAllRanks)->empty());
+  CHECK(ReasonOf(store.Advance(life, EpochOf(1)).status()) ==
+        ErrorReason::kGenerationMismatch);
+  CHECK(store.Get("run")->calibration.epoch() == 0);
 }
 
 TEST_CASE("Store: lists jobs in byte order, in pages", "[server][store]") {
@@ -332,7 +340,7 @@ TEST_CASE("Store: deleting a job forgets its plans and reports",
   REQUIRE(store.Create(Wanted("other", 0), {}).ok());
   REQUIRE(store.Commit(PlanOf("run", 1, 5), kManySteps).ok());
   REQUIRE(store.Commit(PlanOf("other", 1, 5), kManySteps).ok());
-  REQUIRE(store.PutReport("run", 1, ReportOf(5, 0, 0), kManySteps).ok());
+  REQUIRE(store.PutReport({"run", 1}, ReportOf(5, 0, 0), kManySteps).ok());
 
   CHECK(ReasonOf(store.Delete("run", 2)) == ErrorReason::kGenerationMismatch);
   CHECK(store.Find({"run", 5, 0}, 1).value().has_value());
@@ -396,7 +404,7 @@ TEST_CASE("Store: refuses writes for jobs that are gone or replaced",
   };
   const auto report = [&](const std::string& job, int64_t generation) {
     return ReasonOf(
-        store.PutReport(job, generation, ReportOf(1, 0, 0), kManySteps));
+        store.PutReport({job, generation}, ReportOf(1, 0, 0), kManySteps));
   };
   CHECK(commit("none", 1) == ErrorReason::kJobNotFound);
   CHECK(report("none", 1) == ErrorReason::kJobNotFound);
@@ -459,7 +467,7 @@ TEST_CASE("Store: tells the steps that were committed last",
            {5, 0}, {2, 0}, {9, 1}, {2, 3}, {2, 1}}) {
     REQUIRE(store.Commit(PlanOf("run", 1, step, attempt), 3).ok());
   }
-  REQUIRE(store.PutReport("run", 1, ReportOf(30, 0, 0), 3).ok());
+  REQUIRE(store.PutReport({"run", 1}, ReportOf(30, 0, 0), 3).ok());
   const std::vector<PlanKey> all = {
       {"run", 2, 3}, {"run", 9, 1}, {"run", 5, 0}};
   CHECK(store.LatestSteps("run", 1, 9).value() == all);
@@ -492,11 +500,11 @@ TEST_CASE("Store: reports are listed by rank and replaced by the same rank",
   REQUIRE(store.Create(Wanted("run", 0), {}).ok());
   for (int32_t rank : {10, 2, 0, 2}) {
     const int64_t peak = rank * 100;
-    REQUIRE(
-        store.PutReport("run", 1, ReportOf(5, 0, rank, peak), kManySteps).ok());
+    REQUIRE(store.PutReport({"run", 1}, ReportOf(5, 0, rank, peak), kManySteps)
+                .ok());
   }
-  REQUIRE(store.PutReport("run", 1, ReportOf(5, 1, 3), kManySteps).ok());
-  REQUIRE(store.PutReport("run", 1, ReportOf(5, 0, 2, 7), kManySteps).ok());
+  REQUIRE(store.PutReport({"run", 1}, ReportOf(5, 1, 3), kManySteps).ok());
+  REQUIRE(store.PutReport({"run", 1}, ReportOf(5, 0, 2, 7), kManySteps).ok());
   const std::vector<v1::StepReport> reports =
       store.Reports({"run", 5, 0}, 1, kAllRanks).value();
   CHECK(RanksOf(reports) == std::vector<int32_t>{0, 2, 10});
@@ -524,7 +532,7 @@ TEST_CASE("Store: reports go with their step, or count for themselves",
     REQUIRE(store.Commit(PlanOf("run", 1, step), 2).ok());
   };
   const auto report = [&](int64_t step) {
-    REQUIRE(store.PutReport("run", 1, ReportOf(step, 0, 0), 2).ok());
+    REQUIRE(store.PutReport({"run", 1}, ReportOf(step, 0, 0), 2).ok());
   };
   const auto reported = [&](int64_t step) {
     return !store.Reports({"run", step, 0}, 1, kAllRanks)->empty();
@@ -577,7 +585,7 @@ TEST_CASE("Store: of concurrent commits of a key all callers get one",
           record.plan = "plan of thread " + std::to_string(t);
           const auto stands = store.Commit(record, kManySteps);
           const auto report =
-              store.PutReport("run", 1, ReportOf(step, 0, t), kManySteps);
+              store.PutReport({"run", 1}, ReportOf(step, 0, t), kManySteps);
           if (!stands.ok() || !report.ok()) ++failures;
           seen[static_cast<size_t>(t)].push_back(stands.ok() ? stands->plan
                                                              : "");

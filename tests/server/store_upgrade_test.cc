@@ -80,7 +80,7 @@ TEST_CASE("SqliteStore: a file of version 1 is brought up to this one",
   // Its jobs and steps go on where they were, and versions after theirs.
   CHECK(store->LatestSteps("run", 2, 2).value() ==
         std::vector<PlanKey>{{"run", 1, 1}, {"run", 2, 0}});
-  CHECK(store->Advance("run", 2, EpochOf(1))->version == 4);
+  CHECK(store->Advance({"run", 2}, EpochOf(1))->version == 4);
   CHECK(store->Create(Wanted("idle", 2), {})->birth == 3);
   CHECK(store->Create(Wanted("new", 0), {})->birth == 5);
   REQUIRE(store->Commit(PlanOf("run", 2, 3), 2).ok());
@@ -103,7 +103,7 @@ TEST_CASE("SqliteStore: rows that do not agree with others are refused",
           "[server][store][sqlite]") {
   StoreDir dir;
   Fill(*MustOpen(dir.uri()));
-  MustOpen(dir.uri())->Advance("run", 2, EpochOf(1)).value();
+  MustOpen(dir.uri())->Advance({"run", 2}, EpochOf(1)).value();
   RunSql(dir.file(), GENERATE("DELETE FROM epochs WHERE epoch = 1",
                               "UPDATE jobs SET calibration_epoch = 0",
                               "UPDATE jobs SET calibration_epoch = 2",

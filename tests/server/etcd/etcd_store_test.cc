@@ -56,14 +56,14 @@ TEST_CASE("EtcdStore: what one daemon stores the other reads",
   PlanRecord other = plan;
   other.plan = "other";
   CHECK(pair.b->Commit(other, kManySteps).value() == plan);
-  REQUIRE(pair.b->PutReport("run", 1, ReportOf(7, 0, 3), kManySteps).ok());
+  REQUIRE(pair.b->PutReport({"run", 1}, ReportOf(7, 0, 3), kManySteps).ok());
   CHECK(pair.a->Reports(plan.key, 1, 10)->size() == 1);
-  REQUIRE(pair.b->Advance("run", 1, EpochOf(1)).ok());
+  REQUIRE(pair.b->Advance({"run", 1}, EpochOf(1)).ok());
   CHECK(pair.a->Get("run")->calibration.epoch() == 1);
   CHECK(pair.a->Calibrations("run", 1)->size() == 2);
 }
 
-TEST_CASE("EtcdStore: a plan for a life that has ended is refused",
+TEST_CASE("EtcdStore: what is for a life that has ended is refused",
           "[server][store][etcd]") {
   Pair pair;
   const JobRecord old = pair.a->Create(Wanted("run", 1), {}).value();
@@ -79,11 +79,21 @@ TEST_CASE("EtcdStore: a plan for a life that has ended is refused",
   CHECK(ReasonOf(pair.b->Commit(plan, kManySteps).status()) ==
         ErrorReason::kGenerationMismatch);
   CHECK(!pair.b->Find(plan.key, 1).value());
-  // A report reaches the life that stands.
-  CHECK(pair.b->PutReport("run", 1, ReportOf(7, 0, 0), kManySteps).ok());
+  const JobLife life = {"run", 1, old.birth};
+  for (int round = 0; round < 2; ++round) {
+    CHECK(ReasonOf(pair.b->PutReport(life, ReportOf(7, 0, 0), kManySteps)) ==
+          ErrorReason::kGenerationMismatch);
+    CHECK(ReasonOf(pair.b->Advance(life, EpochOf(1)).status()) ==
+          ErrorReason::kGenerationMismatch);
+    CHECK(pair.a->Reports(plan.key, 1, 9)->empty());
+    CHECK(pair.a->Get("run")->calibration.epoch() == 0);
+    // B now remembers the new life, and the step has a plan there.
+    plan.birth = now.birth;
+    REQUIRE(pair.b->Commit(plan, kManySteps).ok());
+  }
+  // One of any life reaches the one that stands.
+  CHECK(pair.b->PutReport({"run", 1}, ReportOf(7, 0, 0), kManySteps).ok());
   CHECK(pair.a->Reports(plan.key, 1, 9)->size() == 1);
-  plan.birth = now.birth;
-  CHECK(pair.b->Commit(plan, kManySteps).ok());
 }
 
 TEST_CASE("EtcdStore: of racing daemons one commits, and all get that plan",
@@ -105,7 +115,7 @@ TEST_CASE("EtcdStore: of racing daemons one commits, and all get that plan",
           // Few are kept, so that commits and their pruning race as well.
           const auto stands = store.Commit(record, 4);
           const auto reported =
-              store.PutReport("run", 1, ReportOf(step, 0, t), 4);
+              store.PutReport({"run", 1}, ReportOf(step, 0, t), 4);
           if (!stands.ok() || !reported.ok()) ++failures;
           seen[static_cast<size_t>(t)].push_back(stands.ok() ? stands->plan
                                                              : "");
@@ -161,7 +171,7 @@ TEST_CASE("EtcdStore: an epoch is advanced to once", "[server][store][etcd]") {
         for (int64_t epoch = 1; epoch <= 10; ++epoch) {
           v1::Calibration next = EpochOf(epoch);
           next.set_text("of thread " + std::to_string(t));
-          const auto stands = store.Advance("run", 1, next);
+          const auto stands = store.Advance({"run", 1}, next);
           if (stands.ok() && stands->calibration.text() == next.text() &&
               stands->calibration.epoch() == epoch) {
             ++won;
@@ -190,7 +200,7 @@ TEST_CASE("EtcdStore: a daemon is told what others change, in order",
   const JobRecord first = pair.a->Create(Wanted("run", 0), {}).value();
   REQUIRE(BecomeCurrent(pair.b.get()).ok());
   CHECK(changes.Last() == Names{"before 1", "run 1"});
-  REQUIRE(pair.a->Advance("run", 1, EpochOf(1)).ok());
+  REQUIRE(pair.a->Advance({"run", 1}, EpochOf(1)).ok());
   REQUIRE(BecomeCurrent(pair.b.get()).ok());
   REQUIRE(pair.a->Create(Wanted("run", 1, 5), {}).ok());
   REQUIRE(pair.a->Delete("before", 0).ok());
@@ -265,11 +275,12 @@ TEST_CASE("EtcdStore: nothing is left of jobs that ended",
     for (int64_t step = 0; step < 4; ++step) {
       REQUIRE(pair.a->Commit(PlanOf("run", generation, step), 3).ok());
       REQUIRE(
-          pair.b->PutReport("run", generation, ReportOf(step, 0, 0), 3).ok());
-      REQUIRE(pair.b->PutReport("run", generation, ReportOf(step + 50, 0, 0), 3)
-                  .ok());
+          pair.b->PutReport({"run", generation}, ReportOf(step, 0, 0), 3).ok());
+      REQUIRE(
+          pair.b->PutReport({"run", generation}, ReportOf(step + 50, 0, 0), 3)
+              .ok());
     }
-    REQUIRE(pair.a->Advance("run", generation, EpochOf(1)).ok());
+    REQUIRE(pair.a->Advance({"run", generation}, EpochOf(1)).ok());
   }
   REQUIRE(pair.b->Delete("run", 0).ok());
   CHECK(CountKeys(pair.uri) == empty + 1);  // when jobs changed last

@@ -77,7 +77,7 @@ TEST_CASE("MeasuredStore: does what the store does, and counts how it ended",
   CHECK(store.List("", 10)->size() == 1);
   v1::Calibration next;
   next.set_epoch(1);
-  CHECK(store.Advance("run7", 1, next)->calibration.epoch() == 1);
+  CHECK(store.Advance({"run7", 1}, next)->calibration.epoch() == 1);
   CHECK(store.Calibrations("run7", 1)->size() == 2);
   const PlanRecord plan{.key = {"run7", 3, 0},
                         .generation = 1,
@@ -87,7 +87,7 @@ TEST_CASE("MeasuredStore: does what the store does, and counts how it ended",
   CHECK(**store.Find(plan.key, 1) == plan);
   v1::StepReport report;
   report.set_step(3);
-  CHECK(store.PutReport("run7", 1, report, 10).ok());
+  CHECK(store.PutReport({"run7", 1}, report, 10).ok());
   CHECK(store.Reports(plan.key, 1, 10)->size() == 1);
   CHECK(store.LatestSteps("run7", 1, 10)->size() == 1);
   bool current = false;
