@@ -5,6 +5,8 @@
 
 #include <barrier>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -45,6 +47,15 @@ std::string DigestOf(int64_t step) {
       {.job = "run7", .step = step, .lengths = LengthsOf(step)});
   REQUIRE(plan.ok());
   return plan->digest;
+}
+
+// True once `condition` holds; false if it does not within a minute.
+bool Eventually(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+  }
+  return true;
 }
 
 // A daemon's address and file, over its lives.
@@ -147,10 +158,7 @@ TEST_CASE("FallbackPlanner: same digests before, during and after an outage",
   CHECK_FALSE(away.plan.committed);
   restarts.Restart();
   // They find it by themselves, not at the same step.
-  while (agree(step) != std::pair(false, false)) {
-    REQUIRE(step < 10000);
-    ++step;
-  }
+  REQUIRE(Eventually([&] { return agree(step++) == std::pair(false, false); }));
   // A step that was planned without it, and one from before.
   for (const int64_t earlier : {4, 1}) {
     const FallbackPlan again = a.Plan(earlier);
@@ -171,8 +179,7 @@ TEST_CASE("FallbackPlanner: a rank that missed an epoch stops all ranks",
   REQUIRE(connected.Plan(1).in_process);
   REQUIRE(cut_off.Plan(1).in_process);
   restarts.Restart();
-  while (connected.Plan(1).in_process) {
-  }
+  REQUIRE(Eventually([&] { return !connected.Plan(1).in_process; }));
   const absl::StatusOr<ReportAnswer> report = connected.planner->ReportStep(
       {.step = 1, .outcome = StepOutcome::kOutOfMemory});
   INFO(report.status());
@@ -246,12 +253,12 @@ TEST_CASE(
   REQUIRE(rank.Plan(0).in_process);
   daemon = std::make_unique<Daemon>(
       std::vector<std::string>{"--listen_address=" + address});
-  const auto ask = [&] {
-    return rank.planner->PlanBatch({.lengths = LengthsOf(0)});
-  };
-  absl::StatusOr<FallbackPlan> plan = ask();
-  for (; plan.ok(); plan = ask()) REQUIRE(plan->in_process);
-  CHECK(absl::IsNotFound(plan.status()));
+  absl::Status answer;
+  REQUIRE(Eventually([&] {
+    answer = rank.planner->PlanBatch({.lengths = LengthsOf(0)}).status();
+    return !answer.ok();
+  }));
+  CHECK(absl::IsNotFound(answer));
 }
 
 TEST_CASE("FallbackPlanner: plans in process while the daemon is frozen",
@@ -322,8 +329,7 @@ TEST_CASE(
              Catch::Contains("\"run7\" is at calibration epoch 2"));
   // Another answer, and its numbers can be had: one question.
   set(false, 2);
-  while (!planner->PlanBatch(batch).ok()) {
-  }
+  REQUIRE(Eventually([&] { return planner->PlanBatch(batch).ok(); }));
   for (int i = 0; i < 10; ++i) REQUIRE(planner->PlanBatch(batch).ok());
   CHECK(planner->calibration_epoch() == 2);
   {
