@@ -6,7 +6,7 @@ import sys
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 root = pathlib.Path(sys.argv[1])
-pages = [page for folder in (".", "docs", "docs/decisions", "deploy",
+pages = [page for folder in (".", "docs", "docs/decisions", "docs/python", "deploy",
                              "deploy/examples/jobs", "deploy/examples/lengths")
          for page in sorted((root / folder).glob("*.md"))]
 broken = [f"{page.relative_to(root)}: {target}"

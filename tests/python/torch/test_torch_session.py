@@ -119,14 +119,14 @@ def test_restart_after_a_failure(engine: skrull.LocalEngine) -> None:
     plan = engine.plan(0, lengths)
     batch = pool.Batch.random(lengths)
     peers = InProcessPeers()
-    failed = threading.Barrier(2)
+    prepared = threading.Barrier(2)
 
     def run(rank: int) -> None:
         with pool.open_session(engine, rank, peers) as session:
             old = session.prepare(plan.rank_plan(rank))
+            prepared.wait(60)  # or the abort would fail another rank's prepare()
             if rank == 0:
                 session.abort("a reason")
-            failed.wait(30)
             with pytest.raises(skrull.AbortedError, match="rank 0: a reason"):
                 session.prepare(plan.rank_plan(rank))
             session.restart()
