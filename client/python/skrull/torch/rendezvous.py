@@ -22,6 +22,7 @@ from skrull.torch._handles import Handle, create
 # time; blocks until all came.
 Rendezvous = Callable[[bytes], bytes]
 
+_KEY = "skrull.torch"  # of meetings at the daemon; sessions meet one by one
 _COMM_FAILED = 7  # skrull_status_code
 
 
@@ -57,20 +58,19 @@ class InProcessPeers:
             return member
 
 
-def default_rendezvous(engine: Engine, rank: int, key: str) -> Rendezvous:
+def default_rendezvous(engine: Engine, rank: int) -> Rendezvous:
     """The engine's daemon if it has one, else ``torch.distributed``.
 
     Args:
         engine: Of the job; its pool is who meets.
         rank: This rank.
-        key: What they meet for; the same on every rank.
 
     Raises:
         InvalidArgumentError: There is neither, or torch's ranks are not the pool's.
     """
     size = engine.world_size
     if not isinstance(engine, LocalEngine):
-        return lambda offer: engine.rendezvous(key, rank, size, offer)
+        return lambda offer: engine.rendezvous(_KEY, rank, size, offer)
     if not torch.distributed.is_initialized():
         raise InvalidArgumentError(
             f"rendezvous: {size} ranks need a way to find each other: connect to a "

@@ -125,7 +125,6 @@ class Session:
         self._peers = self._checked_peers(peers)
         self._host = host
         self._time_limit = time_limit
-        self._starts = 0
         self._current: Step | None = None
         self._execution = self._start()
 
@@ -213,12 +212,10 @@ class Session:
         self.close()
 
     def _start(self) -> Execution:
-        key = f"skrull.torch.{self._starts}"
-        self._starts += 1
         settings = self._settings
         meet = self._rendezvous
         if meet is None and self._comm != "in_process":
-            meet = default_rendezvous(self.engine, self.rank, key)
+            meet = default_rendezvous(self.engine, self.rank)
         return Execution(
             settings,
             lambda: connect(
