@@ -1,5 +1,10 @@
-"""One rank as a process: host_rank.py RANK RANKS FILE; the ranks meet at FILE."""
+"""One rank as a process: host_rank.py RANK RANKS FILE; the ranks meet at FILE.
 
+When all is checked, rank 1 kills itself and the others must notice.
+"""
+
+import os
+import signal
 import sys
 
 import pool
@@ -30,5 +35,10 @@ with Session(
         session.restart()
     count = global_label_count([torch.tensor([rank, -100])], world_size=ranks)
     assert count == ranks, count
-torch.distributed.destroy_process_group()
-print(f"rank {rank} is right")
+    print(f"rank {rank} is right", flush=True)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        session.agree("all are well")
+    except skrull.SkrullError as error:
+        print("rank 1 is missed" if "rank 1" in error.message else error.message)

@@ -298,9 +298,10 @@ def test_ranks_as_processes(tmp_path: pathlib.Path) -> None:
         for rank in range(2)
     ]
     try:
-        for rank, process in enumerate(ranks):
-            out, err = process.communicate(timeout=120)
-            assert (process.returncode, out) == (0, f"rank {rank} is right\n"), err
+        told = [process.communicate(timeout=120) for process in ranks]
+        assert [process.returncode for process in ranks] == [0, -9], told
+        assert told[0][0] == "rank 0 is right\nrank 1 is missed\n", told
+        assert told[1][0] == "rank 1 is right\n", told
     finally:
         for process in ranks:
             process.kill()
