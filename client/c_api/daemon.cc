@@ -1,6 +1,4 @@
 // Calls to a daemon of skrull_client.h.
-#include <cmath>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -8,6 +6,7 @@
 #include "skrull/c_api/batch.h"
 #include "skrull/c_api/call.h"
 #include "skrull/c_api/handles.h"
+#include "skrull/c_api/report.h"
 #include "skrull/client/planner_client.h"
 
 namespace skrull::client_c {
@@ -53,29 +52,6 @@ absl::StatusOr<std::unique_ptr<skrull_client_daemon>> MakeDaemon(
   if (!client.ok()) return client.status();
   return std::make_unique<skrull_client_daemon>(
       skrull_client_daemon{*std::move(client)});
-}
-
-std::optional<double> Seconds(double seconds) {
-  return seconds < 0 ? std::nullopt : std::optional(seconds);
-}
-
-absl::StatusOr<StepReport> ReadReport(const skrull_client_step_report& given) {
-  absl::Status reserved = CheckZero("report.reserved", given.reserved);
-  if (!reserved.ok()) return reserved;
-  constexpr StepOutcome kOutcomes[] = {
-      StepOutcome::kOk, StepOutcome::kOutOfMemory, StepOutcome::kFailed};
-  if (given.outcome < 0 || given.outcome > 2) {
-    return InvalidField("outcome",
-                        absl::StrCat("must be 0 .. 2, is ", given.outcome));
-  }
-  return StepReport{.step = given.step,
-                    .attempt = given.attempt,
-                    .rank = given.rank,
-                    .outcome = kOutcomes[given.outcome],
-                    .step_seconds = Seconds(given.step_seconds),
-                    .attention_seconds = Seconds(given.attention_seconds),
-                    .exchange_seconds = Seconds(given.exchange_seconds),
-                    .peak_bytes = given.peak_bytes};
 }
 
 // What every call to a daemon begins with: runs `work(client, options)`.
@@ -226,20 +202,10 @@ int32_t skrull_client_daemon_report(skrull_client_daemon* daemon,
       daemon, timeout_seconds,
       [&](PlannerClient& client, const CallOptions& call) -> absl::Status {
         skrull_client_step_report read;
-        skrull_client_report_answer filled;
         SKRULL_CLIENT_C_RETURN_IF_ERROR(ReadStruct(report, "report", &read));
-        SKRULL_CLIENT_C_RETURN_IF_ERROR(
-            BeginFilling(answer, "answer", &filled));
-        const absl::StatusOr<skrull::StepReport> told = ReadReport(read);
-        if (!told.ok()) return told.status();
-        const absl::StatusOr<skrull::ReportAnswer> answered =
-            client.ReportStep(Text(read.job), read.generation, *told, call);
-        if (!answered.ok()) return answered.status();
-        SKRULL_CLIENT_C_RETURN_IF_ERROR(answered->refusal);
-        filled.attempt = answered->attempt;
-        filled.calibration_epoch = answered->calibration_epoch;
-        *answer = filled;
-        return absl::OkStatus();
+        return SendReport(read, answer, [&](const skrull::StepReport& told) {
+          return client.ReportStep(Text(read.job), read.generation, told, call);
+        });
       });
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "skrull/c_api/skrull_client.h"
+#include "skrull/client/fallback_planner.h"
 #include "skrull/client/local_planner.h"
 #include "skrull/client/plan_stream.h"
 #include "skrull/client/plan_types.h"
@@ -45,7 +46,12 @@ struct skrull_client_job {
 };
 
 struct skrull_client_daemon {
-  std::unique_ptr<skrull::PlannerClient> client;
+  std::shared_ptr<skrull::PlannerClient> client;
+};
+
+struct skrull_client_fallback {
+  std::shared_ptr<skrull::PlannerClient> client;  // outlives the planner
+  std::unique_ptr<skrull::FallbackPlanner> planner;
 };
 
 struct skrull_client_stream {

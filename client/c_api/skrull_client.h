@@ -379,6 +379,35 @@ int32_t skrull_client_daemon_meet(skrull_client_daemon* daemon,
                                   skrull_client_bytes** offer);
 
 /* ---------------------------------------------------------------------------
+ * A daemon, or this process while it cannot be reached. Ranks that compare
+ * digests never mix the two: client/cpp/fallback_planner.h says why. */
+
+typedef struct skrull_client_fallback skrull_client_fallback;
+
+/* For the job at its generation. Does not call the daemon. The daemon handle
+ * may go before this one. */
+int32_t skrull_client_fallback_create(skrull_client_daemon* daemon,
+                                      const skrull_client_job* job,
+                                      skrull_client_fallback** fallback);
+void skrull_client_fallback_destroy(skrull_client_fallback* fallback);
+
+/* Plans at the daemon or, when that is away, here, with the last epoch known:
+ * fallback_reason of the plan then says how the daemon failed. The batch's job
+ * is NULL and its generation 0: they are the handle's. Errors: the daemon's own
+ * refusals; UNAVAILABLE or DEADLINE_EXCEEDED where the epoch in force is not
+ * known. */
+int32_t skrull_client_fallback_plan(skrull_client_fallback* fallback,
+                                    const skrull_client_batch* batch,
+                                    double timeout_seconds,
+                                    skrull_client_plan** plan);
+/* As skrull_client_daemon_report, which nothing replaces while the daemon is
+ * away. The report's job is NULL and its generation 0. */
+int32_t skrull_client_fallback_report(skrull_client_fallback* fallback,
+                                      const skrull_client_step_report* report,
+                                      double timeout_seconds,
+                                      skrull_client_report_answer* answer);
+
+/* ---------------------------------------------------------------------------
  * A stream: batches in, plans out, in the same order, made while the current
  * step trains. Survives restarts of the daemon. */
 

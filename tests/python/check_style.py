@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Style and types of the Python package and of its tests.
 
-check_style.py ROOT      # exits 1 with what ruff and mypy say, or 0
+  check_style.py ROOT      # exits 1 with what ruff and mypy say, or 0
 """
 
 import subprocess
 import sys
+import tempfile
 
 
 def main() -> int:
@@ -14,12 +15,14 @@ def main() -> int:
     package, tests = f"{root}/client/python", f"{root}/tests/python"
     configuration = f"--config-file={package}/pyproject.toml"
     failed = 0
-    for command in (
-        ["ruff", "check", "--no-cache", package, tests],
-        ["ruff", "format", "--no-cache", "--check", package, tests],
-        ["mypy", "--cache-dir=/dev/null", configuration, f"{package}/skrull"],
-    ):
-        failed |= subprocess.run([sys.executable, "-m", *command]).returncode != 0
+    with tempfile.TemporaryDirectory() as cache:
+        for command in (
+            ["ruff", "check", "--no-cache", package, tests],
+            ["ruff", "format", "--no-cache", "--check", package, tests],
+            ["mypy", f"--cache-dir={cache}", configuration, f"{package}/skrull"],
+        ):
+            done = subprocess.run([sys.executable, "-m", *command])
+            failed |= done.returncode != 0
     return int(failed)
 
 

@@ -13,6 +13,7 @@ Importing this package imports neither torch nor grpc; ``skrull.torch`` does the
 former.
 """
 
+from skrull._connect import connect
 from skrull._version import __version__
 from skrull.engine import Engine
 from skrull.errors import (
@@ -32,11 +33,12 @@ from skrull.errors import (
     UnavailableError,
     UnsupportedError,
 )
+from skrull.fallback_engine import FallbackEngine
 from skrull.job import POLICIES, Job
 from skrull.local_engine import LocalEngine, local
 from skrull.plan import Plan, PlanFigures
 from skrull.rank_plan import MicroBatch, RankPlan, Segment
-from skrull.remote_engine import RemoteEngine, connect
+from skrull.remote_engine import RemoteEngine
 from skrull.report import ReportAnswer, StepReport
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "DigestMismatchError",
     "Engine",
     "FailedPreconditionError",
+    "FallbackEngine",
     "ForkError",
     "InvalidArgumentError",
     "Job",
