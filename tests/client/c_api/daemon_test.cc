@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "skrull/c_api/skrull_client.h"
-#include "skrull/client/local_planner.h"
 #include "skrull/tests/client/c_api/c_handles.h"
 
 namespace skrull::testing {
@@ -30,24 +29,26 @@ CDaemon Connect(const Daemon& daemon, double unreachable_after_seconds = 10) {
 
 CJob CreateJob(const CDaemon& daemon, const char* name) {
   skrull_client_job* job = nullptr;
-  REQUIRE(skrull_client_daemon_create_job(daemon.get(), name, kCJob, 0, 0,
-                                          &job) == 0);
+  const int32_t code =
+      skrull_client_daemon_create_job(daemon.get(), name, kCJob, 0, 0, &job);
+  CAPTURE(LastError().message);
+  REQUIRE(code == 0);
   return CJob(job);
-}
-
-std::string LocalBytes(const std::string& job,
-                       const std::vector<int64_t>& lengths, int64_t step) {
-  auto planner = LocalPlanner::Create(kCJob);
-  REQUIRE(planner.ok());
-  const auto plan =
-      (*planner)->PlanBatch({.job = job, .step = step, .lengths = lengths});
-  REQUIRE(plan.ok());
-  return plan->plan_bytes;
 }
 
 std::string BytesOf(const skrull_client_plan* plan) {
   const skrull_client_plan_info info = InfoOf(plan);
   return {info.bytes, static_cast<size_t>(info.byte_count)};
+}
+
+std::string LocalBytes(const char* job, const std::vector<int64_t>& lengths,
+                       int64_t step) {
+  const Planner planner = MakePlanner();
+  skrull_client_batch batch = BatchOf(lengths, step);
+  batch.job = job;
+  skrull_client_plan* plan = nullptr;
+  REQUIRE(skrull_client_planner_plan(planner.get(), &batch, &plan) == 0);
+  return BytesOf(Plan(plan).get());
 }
 
 TEST_CASE("jobs and plans of a daemon") {
@@ -195,6 +196,45 @@ TEST_CASE("ranks meet, and report") {
   CHECK(skrull_client_daemon_report(connection.get(), &report, 0, &answer) ==
         SKRULL_CLIENT_INVALID_ARGUMENT);
   CHECK(std::string(LastError().field) == "outcome");
+}
+
+TEST_CASE("plans of this process while the daemon is gone") {
+  Daemon daemon;
+  CDaemon connection = Connect(daemon, -1);
+  const CJob job = CreateJob(connection, "run7");
+  skrull_client_fallback* made = nullptr;
+  REQUIRE(skrull_client_fallback_create(connection.get(), job.get(), &made) ==
+          0);
+  connection.reset();  // the fallback lives on
+  const std::vector<int64_t> lengths = {30, 250, 7};
+  for (int64_t step = 0; step < 3; ++step) {
+    CAPTURE(step);
+    if (step == 1) daemon.Kill();
+    const skrull_client_batch batch = BatchOf(lengths, step);
+    skrull_client_plan* plan = nullptr;
+    REQUIRE(skrull_client_fallback_plan(made, &batch, 0, &plan) == 0);
+    const Plan owned(plan);
+    CHECK(BytesOf(plan) == LocalBytes("run7", lengths, step));
+    CHECK(InfoOf(plan).committed == (step == 0 ? 1 : 0));
+    const std::string reason = InfoOf(plan).fallback_reason;
+    if (step == 0) {
+      CHECK(reason.empty());
+    } else {
+      CHECK_THAT(reason, Catch::StartsWith("UNAVAILABLE: "));
+    }
+  }
+  skrull_client_batch named = BatchOf(lengths, 3);
+  named.job = "run8";
+  skrull_client_plan* plan = nullptr;
+  CHECK(skrull_client_fallback_plan(made, &named, 0, &plan) ==
+        SKRULL_CLIENT_INVALID_ARGUMENT);
+  skrull_client_step_report report = {};
+  report.struct_bytes = sizeof report;
+  skrull_client_report_answer answer = {};
+  answer.struct_bytes = sizeof answer;
+  CHECK(skrull_client_fallback_report(made, &report, 0, &answer) ==
+        SKRULL_CLIENT_UNAVAILABLE);
+  skrull_client_fallback_destroy(made);
 }
 
 TEST_CASE("a daemon that is gone, and a fork") {

@@ -163,20 +163,27 @@ TEST_CASE("a view is of a rank of the pool") {
 }
 
 TEST_CASE("options of a connection that are out of range are named") {
-  const auto field_of = [](skrull_client_daemon_options options) {
+  using Options = skrull_client_daemon_options;
+  const auto field_after = [](void (*spoil)(Options*)) {
+    Options options = {};
     options.struct_bytes = sizeof options;
     options.address = "127.0.0.1:1";
+    spoil(&options);
     skrull_client_daemon* daemon = nullptr;
     CHECK(skrull_client_daemon_create(&options, &daemon) ==
           SKRULL_CLIENT_INVALID_ARGUMENT);
     return std::string(LastError().field);
   };
-  CHECK(field_of({.timeout_seconds = -1}) == "timeout_seconds");
-  CHECK(field_of({.timeout_seconds = std::nan("")}) == "timeout_seconds");
-  CHECK(field_of({.unreachable_after_seconds = 1e9}) ==
+  CHECK(field_after([](Options* o) { o->timeout_seconds = -1; }) ==
+        "timeout_seconds");
+  CHECK(field_after([](Options* o) { o->timeout_seconds = std::nan(""); }) ==
+        "timeout_seconds");
+  CHECK(field_after([](Options* o) { o->unreachable_after_seconds = 1e9; }) ==
         "unreachable_after_seconds");
-  CHECK(field_of({.prefetch_depth = 5000}) == "prefetch_depth");
-  CHECK(field_of({.allow_plaintext_token = 2}) == "allow_plaintext_token");
+  CHECK(field_after([](Options* o) { o->prefetch_depth = 5000; }) ==
+        "prefetch_depth");
+  CHECK(field_after([](Options* o) { o->allow_plaintext_token = 2; }) ==
+        "allow_plaintext_token");
 }
 
 }  // namespace
