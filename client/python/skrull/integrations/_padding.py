@@ -6,13 +6,18 @@ of a micro-batch. It then computes one row that no loss counts.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from skrull.errors import InvalidArgumentError
 from skrull.rank_plan import MicroBatch
-from skrull.torch import TrainMicroBatch, attention
+from skrull.torch import attention
+from skrull.torch.session import find_step
+
+if TYPE_CHECKING:
+    from skrull.torch import TrainMicroBatch
 
 IGNORED = -100  # a label that does not count
 
@@ -39,7 +44,11 @@ def padded_rows(batch: TrainMicroBatch) -> PaddedRows:
 
 
 def padded_attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, micro_batch: MicroBatch
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    micro_batch: MicroBatch,
+    scale: float | None,
 ) -> torch.Tensor:
     """``skrull.torch.attention`` of the plan's rows; padding behind them gives 0.
 
@@ -48,10 +57,19 @@ def padded_attention(
         k: [as q, kv_heads, head_dim].
         v: [as q, kv_heads, head_dim].
         micro_batch: Whose rows they are.
+        scale: What the model wants q.k scaled by; None: whatever the session does.
 
     Raises:
-        InvalidArgumentError: There are fewer rows than the plan has.
+        InvalidArgumentError: There are fewer rows than the plan has, or the session
+            scales by something else.
     """
+    if scale is not None and micro_batch.part:
+        of_session = find_step(micro_batch.part).session.scale
+        if not math.isclose(of_session, scale, rel_tol=1e-6):
+            raise InvalidArgumentError(
+                f"scale: the session's is {of_session}, the model's {scale}",
+                field="scale",
+            )
     rows = micro_batch.rows
     if len(q) < rows:
         raise InvalidArgumentError(

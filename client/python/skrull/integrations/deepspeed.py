@@ -13,12 +13,14 @@ Nothing of DeepSpeed is imported here: what is used is its engine's own interfac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from skrull.errors import InvalidArgumentError
-from skrull.torch import TrainMicroBatch
+
+if TYPE_CHECKING:
+    from skrull.torch import TrainMicroBatch
 
 
 class DeepSpeedEngine(Protocol):

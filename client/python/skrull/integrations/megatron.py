@@ -4,8 +4,8 @@ Example:
     >>> use_skrull(layer_spec)                      # before the model is built
     >>> model = GPTModel(config, layer_spec, ...)
     >>> follow_positions(model)
-    >>> logits = model(rows.input_ids, rows.position_ids, None,
-    ...                packed_seq_params=packed_seq_params(batch.micro_batch))
+    >>> inputs, labels = model_inputs(batch)
+    >>> logits = model(**inputs)
 
 To Megatron every rank of the pool is a data-parallel rank: ``context_parallel_size``
 is 1, and ``calculate_per_token_loss`` divides by the tokens of all ranks. Tensor
@@ -15,15 +15,18 @@ parallelism goes beside it: a pool is then of the ranks with one tensor-parallel
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from megatron.core.packed_seq_params import PackedSeqParams
 from megatron.core.transformer.spec_utils import ModuleSpec
 
 from skrull.errors import InvalidArgumentError, UnsupportedError
-from skrull.integrations._padding import padded_attention
+from skrull.integrations._padding import padded_attention, padded_rows
 from skrull.rank_plan import MicroBatch
+
+if TYPE_CHECKING:
+    from skrull.torch import TrainMicroBatch
 
 
 @dataclasses.dataclass
@@ -68,6 +71,24 @@ def packed_seq_params(
         micro_batch=micro_batch,
         position_ids=torch.tensor(positions, dtype=torch.int64, device=device),
     )
+
+
+def model_inputs(batch: TrainMicroBatch) -> tuple[dict[str, Any], torch.Tensor]:
+    """What ``GPTModel`` takes, and the labels [1, rows] of its logits.
+
+    A rank without rows gets one row without a label. The labels are shifted
+    already: leave them to ``skrull.torch.token_weighted_loss``.
+    """
+    rows = padded_rows(batch)
+    inputs = {
+        "input_ids": rows.input_ids,
+        "position_ids": rows.position_ids,
+        "attention_mask": None,
+        "packed_seq_params": packed_seq_params(
+            batch.micro_batch, rows.input_ids.device
+        ),
+    }
+    return inputs, rows.labels
 
 
 def use_skrull(layer_spec: ModuleSpec) -> None:
@@ -138,7 +159,7 @@ class SkrullCoreAttention(torch.nn.Module):
                     f"{layer_number}",
                     field=name,
                 )
-        self.softmax_scale = softmax_scale
+        self.softmax_scale = softmax_scale or config.kv_channels**-0.5
 
     def forward(
         self,
@@ -165,7 +186,9 @@ class SkrullCoreAttention(torch.nn.Module):
             )
         assert packed_seq_params.micro_batch is not None
         q, k, v = (tensor.squeeze(1) for tensor in (query, key, value))
-        output = padded_attention(q, k, v, packed_seq_params.micro_batch)
+        output = padded_attention(
+            q, k, v, packed_seq_params.micro_batch, self.softmax_scale
+        )
         return output.reshape(output.shape[0], 1, -1)
 
 

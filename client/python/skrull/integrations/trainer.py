@@ -14,7 +14,7 @@ checkpoints, DDP or FSDP. One of its steps is one global batch.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import Trainer
@@ -22,7 +22,10 @@ from transformers import Trainer
 from skrull.errors import InvalidArgumentError, UnsupportedError
 from skrull.integrations.data_parallel import gradient_sync
 from skrull.integrations.transformers import model_inputs
-from skrull.torch import Session, SkrullDataLoader, token_weighted_loss
+from skrull.torch import Session, global_label_count, token_weighted_loss
+
+if TYPE_CHECKING:
+    from skrull.torch import SkrullDataLoader, TrainBatch
 
 
 class SkrullTrainer(Trainer):
@@ -78,14 +81,14 @@ class SkrullTrainer(Trainer):
         return self._loader
 
     def training_step(
-        self, model: torch.nn.Module, inputs: Any, num_items_in_batch: Any = None
+        self, model: torch.nn.Module, inputs: TrainBatch, num_items_in_batch: Any = None
     ) -> torch.Tensor:
         """Forward and backward of all micro-batches of a step.
 
         Args:
             model: Wrapped by DDP or FSDP.
-            inputs: What the loader yields.
-            num_items_in_batch: Not used; the loader counts labels.
+            inputs: This rank's share of the global batch.
+            num_items_in_batch: Not used: a batch is one whole step.
 
         Returns:
             This rank's loss, detached: the mean over the ranks is that of the
@@ -93,6 +96,9 @@ class SkrullTrainer(Trainer):
         """
         model.train()
         self._session.prepare(inputs.rank_plan)
+        labels_of_step = global_label_count(
+            inputs.labels, world_size=self.args.world_size
+        )
         loss_sum = torch.zeros((), device=self.args.device)
         for index, batch in enumerate(inputs):
             with gradient_sync(model, when=index + 1 == len(inputs)):
@@ -100,14 +106,14 @@ class SkrullTrainer(Trainer):
                 loss = token_weighted_loss(
                     model(**keywords).logits,
                     labels,
-                    inputs.global_label_count,
+                    labels_of_step,
                     world_scale=self.args.world_size,
                 )
                 self.accelerator.backward(loss)
             loss_sum += loss.detach()
         return loss_sum
 
-    def floating_point_ops(self, inputs: Any) -> int:
+    def floating_point_ops(self, inputs: TrainBatch) -> int:
         """Of this rank's rows, by the model's own count."""
         return sum(
             super(SkrullTrainer, self).floating_point_ops({"input_ids": b.input_ids})

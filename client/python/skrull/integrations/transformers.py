@@ -16,7 +16,7 @@ pass keyword arguments on to it, as those of the Llama and Qwen families do.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AttentionInterface, PreTrainedModel
@@ -25,7 +25,10 @@ from skrull.engine import Engine
 from skrull.errors import InvalidArgumentError, UnsupportedError
 from skrull.integrations._padding import padded_attention, padded_rows
 from skrull.rank_plan import MicroBatch
-from skrull.torch import Session, TrainMicroBatch
+from skrull.torch import Session
+
+if TYPE_CHECKING:
+    from skrull.torch import TrainMicroBatch
 
 NAME = "skrull"  # of the attention implementation
 KEYWORD = "skrull_micro_batch"  # of the model's forward
@@ -130,7 +133,7 @@ def _attention(
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
-    scaling: float | None = None,  # the session's: see session_of
+    scaling: float | None = None,
     dropout: float = 0.0,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
@@ -160,4 +163,4 @@ def _attention(
             field="query",
         )
     q, k, v = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
-    return padded_attention(q, k, v, micro_batch)[None], None
+    return padded_attention(q, k, v, micro_batch, scaling)[None], None

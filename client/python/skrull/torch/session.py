@@ -138,6 +138,11 @@ class Session:
         """The step prepared last; None before the first, and after a restart."""
         return self._current
 
+    @property
+    def scale(self) -> float:
+        """Of q.k before the softmax."""
+        return self._settings.scale
+
     def prepare(self, rank_plan: RankPlan | None) -> Step:
         """Agrees with all ranks on the plan, and makes it the current step.
 
