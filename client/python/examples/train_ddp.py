@@ -64,7 +64,7 @@ class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.tokens = nn.Embedding(VOCABULARY, WIDTH)
-        self.positions = nn.Embedding(2048, WIDTH)
+        self.positions = nn.Embedding(1024, WIDTH)
         self.layers = nn.ModuleList(Layer() for _ in range(2))
         self.head = nn.Linear(WIDTH, VOCABULARY)
 
@@ -82,12 +82,12 @@ class Model(nn.Module):
 
 
 def make_dataset(count: int) -> list[dict[str, torch.Tensor]]:
-    """Sequences of 1 .. 2048 tokens, few of them long; one counts up."""
+    """Sequences of 1 .. 1024 tokens, few of them long; one counts up."""
     random = torch.Generator().manual_seed(1)
     lengths = torch.empty(count).log_normal_(4.0, 1.2, generator=random)
     return [
         {"input_ids": (torch.arange(length) + length) % VOCABULARY}
-        for length in lengths.long().clamp(1, 2048).tolist()
+        for length in lengths.long().clamp(1, 1024).tolist()
     ]
 
 

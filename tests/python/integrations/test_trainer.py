@@ -38,7 +38,8 @@ def _rank(
     rank: int, folder: pathlib.Path
 ) -> tuple[list[float], dict[str, torch.Tensor]]:
     os.environ.update(
-        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(training.WORLD_SIZE)
+        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(training.WORLD_SIZE),
+        MASTER_ADDR="127.0.0.1", MASTER_PORT="0",  # asked for, and not used
     )
     with (
         forked_ranks.process_group(rank, training.WORLD_SIZE, folder),
@@ -109,7 +110,10 @@ def _refused(
     class Session:
         engine = skrull.local(job)
 
-    with pytest.raises(skrull.InvalidArgumentError) as caught:
+    with (
+        forked_ranks.process_group(rank, 1, folder),
+        pytest.raises(skrull.InvalidArgumentError) as caught,
+    ):
         SkrullTrainer(
             model, _arguments(folder, **options), session=Session(), loader=None
         )
