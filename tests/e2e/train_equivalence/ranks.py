@@ -4,33 +4,44 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import pathlib
 import signal
 import tempfile
 import time
 from typing import Any
 
 import forked_ranks
-import plain_rows
 import skrull
 import torch
 import torch.distributed as dist
 import training
-from skrull.integrations.data_parallel import gradient_sync
+from skrull.integrations.data_parallel import average_gradients
 from skrull.integrations.transformers import model_inputs, session_of, use_skrull
-from skrull.torch import token_weighted_loss
+from skrull.torch import (
+    Session,
+    SkrullDataLoader,
+    StepReporter,
+    TrainBatch,
+    global_label_count,
+    run_step,
+    token_weighted_loss,
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One training run; `kill` = (step, pid): rank 0 kills that process before that
-    step, and the engines plan on their own from then on."""
+    """One training run.
 
-    name: str  # of the job
+    `out_of_memory` = (step, rank): in the first attempt of that step, that rank
+    runs out of memory before the last backward pass. `kill` = (step, pid): rank 0
+    kills that process before that step; engines then plan on their own.
+    """
+
+    job: str
     address: str
     job_text: str
     steps: int
     dtype: torch.dtype = torch.float64
+    out_of_memory: tuple[int, int] | None = None
     kill: tuple[int, int] | None = None
 
 
@@ -38,11 +49,15 @@ class Run:
 class RankHistory:
     """What one rank saw; lists have an entry a step."""
 
-    training: training.History  # its losses are those of all ranks
-    digests: list[str]
-    from_fallback: list[bool]
-    degrees: list[list[int]]  # of the segments on this rank
-    rows: list[list[int]]  # of each micro-batch
+    losses: list[float] = dataclasses.field(default_factory=list)  # of all ranks
+    attempts: list[int] = dataclasses.field(default_factory=list)
+    digests: list[str] = dataclasses.field(default_factory=list)
+    degrees: list[list[int]] = dataclasses.field(default_factory=list)  # of segments
+    rows: list[list[int]] = dataclasses.field(default_factory=list)  # of micro-batches
+    # Of the plans, also those of later attempts, in the order they came.
+    from_fallback: list[bool] = dataclasses.field(default_factory=list)
+    weights: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
+    seconds: float = 0.0  # of the steps, without setting up
 
 
 def train(run: Run, data: list[dict[str, Any]]) -> list[RankHistory]:
@@ -56,62 +71,108 @@ def train(run: Run, data: list[dict[str, Any]]) -> list[RankHistory]:
 def _train(
     rank: int, run: Run, data: list[dict[str, Any]], folder: str
 ) -> RankHistory:
+    options: dict[str, Any] = {"fallback": True, "unreachable_after": 1.0}
     with (
         forked_ranks.process_group(rank, training.WORLD_SIZE, folder),
         skrull.connect(
-            run.address, job=run.name, spec=skrull.Job.from_text(run.job_text)
+            run.address,
+            job=run.job,
+            spec=skrull.Job.from_text(run.job_text),
+            **(options if run.kill else {}),
         ) as engine,
     ):
         model = training.new_model(run.dtype, "eager")
         use_skrull(model)
-        with session_of(model, engine, rank, comm="host") as session:
-            return _Trainer(rank, run, data, model, session).run()
+        with session_of(model, engine, rank) as session:
+            return _Trainer(run, data, model, session).train()
 
 
 class _Trainer:
-    def __init__(self, rank, run, data, model, session):
-        self.rank = rank
-        self.runn = run
-        self.data = data
-        self.model = model
-        self.session = session
-        self.ddp = torch.nn.parallel.DistributedDataParallel(model)
-        self.optimizer = training.new_optimizer(model)
-
-    def run(self):
-        h = RankHistory(None, [], [], [], [])
-        losses = []
-        begin = time.perf_counter()
-        B = training.BATCH_SIZE
-        for step in range(self.runn.steps):
-            samples = self.data[step * B : step * B + B]
-            plan = self.session.engine.plan(step, [len(s["labels"]) for s in samples])
-            share = plan.rank_plan(self.rank)
-            self.session.prepare(share)
-            n = plain_rows.label_count(samples)
-            rows = plain_rows.rows_of(share, samples)
-            total = torch.zeros((), dtype=torch.float64)
-            for i, batch in enumerate(rows):
-                with gradient_sync(self.ddp, when=i + 1 == len(rows)):
-                    inputs, labels = model_inputs(batch)
-                    loss = token_weighted_loss(
-                        self.ddp(**inputs).logits, labels, n,
-                        world_scale=training.WORLD_SIZE,
-                    )
-                    loss.backward()
-                total += loss.detach() / training.WORLD_SIZE
-            dist.all_reduce(total)
-            self.optimizer.step()
-            self.optimizer.zero_grad()
-            losses.append(total.item())
-            h.digests.append(plan.digest)
-            h.from_fallback.append(plan.from_fallback)
-            h.degrees.append([s.degree for m in share.micro_batches for s in m.segments])
-            h.rows.append([m.rows for m in share.micro_batches])
-        seconds = time.perf_counter() - begin
-        h.training = training.History(
-            losses,
-            {n: p.detach() for n, p in self.model.named_parameters()},
-            seconds,
+    def __init__(
+        self,
+        run: Run,
+        data: list[dict[str, Any]],
+        model: torch.nn.Module,
+        session: Session,
+    ) -> None:
+        self._run = run
+        self._model = model
+        self._optimizer = training.new_optimizer(model)
+        self._session = session
+        self._reporter = StepReporter(session)
+        self._history = RankHistory()
+        self._record_plans(session.engine)
+        self._loader = SkrullDataLoader(
+            data, session.engine, session.rank, batch_size=training.BATCH_SIZE,
+            shuffle=False,
         )
-        return h
+
+    def train(self) -> RankHistory:
+        begin = time.perf_counter()
+        for batch in self._loader:
+            if batch.step == self._run.steps:
+                break
+            if self._run.kill and batch.step == self._run.kill[0]:
+                self._kill(self._run.kill[1])
+            self._train_step(batch)
+        self._history.seconds = time.perf_counter() - begin
+        self._reporter.close()
+        self._history.weights = {
+            name: value.detach() for name, value in self._model.named_parameters()
+        }
+        return self._history
+
+    def _train_step(self, batch: TrainBatch) -> None:
+        # The labels of a batch are the same in every attempt.
+        count = global_label_count(batch.labels, world_size=training.WORLD_SIZE)
+        loss = run_step(
+            self._session,
+            batch,
+            lambda attempt: self._forward_and_backward(attempt, count),
+            drop_gradients=self._optimizer.zero_grad,
+            reporter=self._reporter,
+        )
+        average_gradients(self._model)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        dist.all_reduce(loss)
+        self._history.losses.append(loss.item() / training.WORLD_SIZE)
+
+    def _forward_and_backward(self, batch: TrainBatch, count: int) -> torch.Tensor:
+        share = batch.rank_plan
+        total = torch.zeros((), dtype=torch.float64)
+        for part in batch:
+            inputs, labels = model_inputs(part)
+            loss = token_weighted_loss(
+                self._model(**inputs).logits, labels, count,
+                world_scale=training.WORLD_SIZE,
+            )
+            last = part.micro_batch.index + 1 == len(batch)
+            here = (batch.step, share.rank) == self._run.out_of_memory
+            if here and last and share.attempt == 0:
+                raise torch.OutOfMemoryError("injected")
+            loss.backward()
+            total += loss.detach()
+        self._history.attempts.append(share.attempt)
+        self._history.digests.append(share.digest)
+        self._history.rows.append([part.rows for part in batch])
+        self._history.degrees.append(
+            [s.degree for part in batch for s in part.micro_batch.segments]
+        )
+        return total
+
+    def _kill(self, pid: int) -> None:
+        dist.barrier()
+        if self._session.rank == 0:
+            os.kill(pid, signal.SIGKILL)
+        dist.barrier()
+
+    def _record_plans(self, engine: skrull.Engine) -> None:
+        take = engine.next
+
+        def record(timeout: float | None = None) -> skrull.Plan:
+            plan = take(timeout)
+            self._history.from_fallback.append(plan.from_fallback)
+            return plan
+
+        engine.next = record  # type: ignore[method-assign]

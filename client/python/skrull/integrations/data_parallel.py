@@ -15,6 +15,49 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
+
+# Of one reduction: enough that its latency does not count, and little beside the
+# gradients themselves, of which it is a copy.
+_BUCKET_BYTES = 1 << 25
+
+
+def average_gradients(
+    model: torch.nn.Module, group: dist.ProcessGroup | None = None
+) -> None:
+    """Averages gradients over the ranks, as DDP does inside a backward pass.
+
+    For what ``skrull.torch.run_step`` ran, which must not reduce by itself: a rank
+    that ran out of memory could not take part. Collective.
+
+    Args:
+        model: Any, with the same parameters on every rank. A parameter without a
+            gradient on this rank counts as one of zeros. Under ``DDP``, what ran
+            was inside ``no_sync()``.
+        group: Of all ranks of the pool; None: the default group.
+    """
+    bucket: list[torch.Tensor] = []
+    for parameter in model.parameters():
+        if not parameter.requires_grad:
+            continue
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        other = bool(bucket) and bucket[0].dtype != parameter.grad.dtype
+        if other or sum(grad.nbytes for grad in bucket) >= _BUCKET_BYTES:
+            _average(bucket, group)
+            bucket = []
+        bucket.append(parameter.grad)
+    if bucket:
+        _average(bucket, group)
+
+
+def _average(gradients: list[torch.Tensor], group: dist.ProcessGroup | None) -> None:
+    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    dist.all_reduce(flat, group=group)
+    flat /= dist.get_world_size(group)
+    parts = flat.split([gradient.numel() for gradient in gradients])
+    for gradient, part in zip(gradients, parts, strict=True):
+        gradient.copy_(part.view_as(gradient))
 
 
 @contextlib.contextmanager
