@@ -20,8 +20,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
 import torch.distributed as dist
+
+import torch
 
 
 class RankError(AssertionError):
@@ -64,7 +65,9 @@ def run(
 
 
 @contextlib.contextmanager
-def process_group(rank: int, world_size: int, folder: os.PathLike[str]) -> Iterator[None]:
+def process_group(
+    rank: int, world_size: int, folder: os.PathLike[str]
+) -> Iterator[None]:
     """torch.distributed over gloo on the loopback interface, one thread a rank.
 
     The ranks find each other by a file in `folder`, which must be new.

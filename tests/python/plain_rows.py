@@ -9,6 +9,7 @@ import dataclasses
 from typing import Any
 
 import skrull
+
 import torch
 
 IGNORED = -100

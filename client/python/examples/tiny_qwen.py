@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import argparse
 
-import skrull
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
+
+import skrull
 
 VOCABULARY = 128
 
@@ -22,8 +23,12 @@ def make_model() -> Qwen2ForCausalLM:
     """The same weights on every rank."""
     torch.manual_seed(0)
     config = Qwen2Config(
-        vocab_size=VOCABULARY, hidden_size=64, intermediate_size=128,
-        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        vocab_size=VOCABULARY,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
     )
     return Qwen2ForCausalLM(config).train()
 
@@ -52,7 +57,10 @@ def connect(
 ) -> skrull.Engine:
     """The planner in this process, or a daemon's."""
     job = skrull.Job.from_pretrained_config(
-        model.config, dp_size=1, cp_size=world_size, bucket_size_tokens=512,
+        model.config,
+        dp_size=1,
+        cp_size=world_size,
+        bucket_size_tokens=512,
         zero_stage=zero_stage,
     )
     if address is None:

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import argparse
 
-import skrull
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+import skrull
 from skrull.integrations.data_parallel import gradient_sync
 from skrull.torch import (
     Session,
@@ -21,9 +25,6 @@ from skrull.torch import (
     global_label_count,
     token_weighted_loss,
 )
-from torch import nn
-from torch.distributed.fsdp import fully_shard
-from torch.nn.parallel import DistributedDataParallel
 
 VOCABULARY, WIDTH, HEADS, KV_HEADS, HEAD_DIM = 128, 64, 4, 2, 16
 JOB = """
@@ -48,7 +49,7 @@ class Layer(nn.Module):
         )
 
     def forward(self, x: torch.Tensor, micro_batch: skrull.MicroBatch) -> torch.Tensor:
-        """x and result [rows, WIDTH]."""
+        """X and result [rows, WIDTH]."""
         rows = x.shape[0]
         y = self.norms[0](x)
         q = self.q(y).view(rows, HEADS, HEAD_DIM)
@@ -100,6 +101,7 @@ def connect(address: str | None, world_size: int) -> skrull.Engine:
 
 
 def main() -> None:
+    """Trains on a rank; torchrun starts one each."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--address", help="HOST:PORT of a skrulld")
     parser.add_argument("--steps", type=int, default=8)
@@ -121,7 +123,11 @@ def main() -> None:
     with (
         connect(arguments.address, world_size) as engine,  # +
         Session(  # +
-            engine, rank, q_heads=HEADS, kv_heads=KV_HEADS, head_dim=HEAD_DIM,
+            engine,
+            rank,
+            q_heads=HEADS,
+            kv_heads=KV_HEADS,
+            head_dim=HEAD_DIM,
             dtype=torch.float32,
         ) as session,
     ):

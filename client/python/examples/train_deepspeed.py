@@ -12,6 +12,7 @@ import deepspeed
 import tiny_qwen
 import torch
 import torch.distributed as dist
+
 from skrull.integrations.deepspeed import check_config, train_step
 from skrull.integrations.transformers import model_inputs, session_of, use_skrull
 from skrull.torch import (
@@ -23,6 +24,7 @@ from skrull.torch import (
 
 
 def main() -> None:
+    """Trains on a rank; torchrun starts one each."""
     options = tiny_qwen.arguments()
     deepspeed.init_distributed("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()

@@ -8,7 +8,6 @@ answered with the CPU. Lines that a loop without skrull does not have end in `# 
 
 from __future__ import annotations
 
-import skrull
 import tiny_qwen
 import torch
 import torch.distributed as dist
@@ -16,6 +15,9 @@ from megatron.core import parallel_state
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.models.gpt.gpt_model import GPTModel
 from megatron.core.transformer.transformer_config import TransformerConfig
+from torch.nn.parallel import DistributedDataParallel
+
+import skrull
 from skrull.integrations.data_parallel import gradient_sync
 from skrull.integrations.megatron import (
     follow_positions,
@@ -28,7 +30,6 @@ from skrull.torch import (
     global_label_count,
     token_weighted_loss,
 )
-from torch.nn.parallel import DistributedDataParallel
 
 JOB = """
 model { hidden_size: 64 layer_count: 2 attention_head_count: 4 kv_head_count: 2
@@ -41,9 +42,16 @@ memory { bucket_size_tokens: 512 }
 def make_model() -> GPTModel:
     """Two layers; the same weights on every rank."""
     config = TransformerConfig(
-        num_layers=2, hidden_size=64, num_attention_heads=4, num_query_groups=2,
-        ffn_hidden_size=128, gated_linear_unit=True, normalization="RMSNorm",
-        attention_dropout=0.0, hidden_dropout=0.0, use_cpu_initialization=True,
+        num_layers=2,
+        hidden_size=64,
+        num_attention_heads=4,
+        num_query_groups=2,
+        ffn_hidden_size=128,
+        gated_linear_unit=True,
+        normalization="RMSNorm",
+        attention_dropout=0.0,
+        hidden_dropout=0.0,
+        use_cpu_initialization=True,
         persist_layer_norm=False,
     )
     spec = get_gpt_layer_local_spec(normalization="RMSNorm")
@@ -65,6 +73,7 @@ def connect(address: str | None, world_size: int) -> skrull.Engine:
 
 
 def main() -> None:
+    """Trains on a rank; torchrun starts one each."""
     options = tiny_qwen.arguments()
     if not torch.cuda.is_available():
         torch.cuda.current_device = lambda: "cpu"

@@ -10,18 +10,27 @@ from __future__ import annotations
 import tempfile
 
 import tiny_qwen
+from transformers import TrainingArguments
+
 from skrull.integrations.trainer import SkrullTrainer
 from skrull.integrations.transformers import session_of, use_skrull
 from skrull.torch import SkrullDataLoader
-from transformers import TrainingArguments
 
 
 def main() -> None:
+    """Trains on a rank; torchrun starts one each."""
     options = tiny_qwen.arguments()
     arguments = TrainingArguments(
-        output_dir=tempfile.gettempdir(), max_steps=options.steps, learning_rate=3e-3,
-        lr_scheduler_type="constant", logging_steps=1, save_strategy="no",
-        report_to=[], disable_tqdm=True, use_cpu=True, ddp_backend="gloo",
+        output_dir=tempfile.gettempdir(),
+        max_steps=options.steps,
+        learning_rate=3e-3,
+        lr_scheduler_type="constant",
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        ddp_backend="gloo",
         ddp_find_unused_parameters=False,
     )
     rank, world_size = arguments.process_index, arguments.world_size

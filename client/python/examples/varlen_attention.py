@@ -1,5 +1,6 @@
-"""A plan carried out with torch.distributed and a varlen kernel, without skrull's
-executor: all it takes is what a RankPlan says.
+"""Runs a plan with torch.distributed and a varlen kernel.
+
+Without skrull's executor: all it takes is what a RankPlan says.
 
     attend = VarlenAttention(rank_plan)                # collective, once a step
     o = attend(i, q, k, v)                             # each layer
@@ -36,12 +37,12 @@ class VarlenAttention:
             if (first_rank, degree) not in _groups:
                 ranks = list(range(first_rank, first_rank + degree))
                 _groups[first_rank, degree] = dist.new_group(ranks)
-        self._calls = [_Call(batch, rank_plan.rank) for batch in rank_plan.micro_batches]
+        self._calls = [_Call(batch) for batch in rank_plan.micro_batches]
 
     def __call__(
         self, micro_batch: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
     ) -> torch.Tensor:
-        """q [rows, q_heads, head_dim]; k, v [rows, kv_heads, head_dim] -> o as q."""
+        """Q [rows, q_heads, head_dim]; k, v [rows, kv_heads, head_dim] -> o as q."""
         return self._calls[micro_batch].run(q, k, v)
 
 
@@ -56,7 +57,7 @@ class _Chunk(NamedTuple):
 class _Call:
     """One micro-batch: what is gathered, and who attends to what."""
 
-    def __init__(self, micro_batch: MicroBatch, rank: int) -> None:
+    def __init__(self, micro_batch: MicroBatch) -> None:
         self._blocks: list[_Block] = []
         self._chunks: list[_Chunk] = []
         row = 0
@@ -69,7 +70,7 @@ class _Call:
         gathered = micro_batch.rows
         for key in sorted(_blocks_of(micro_batch.segments)):
             members = [s for s in micro_batch.segments if _block_of(s) == key]
-            self._blocks.append(_Block(members, rank, gathered))
+            self._blocks.append(_Block(members, gathered))
             gathered += self._blocks[-1].gathered_rows
         keys = {s: rows for block in self._blocks for s, rows in block.keys.items()}
         for segment in micro_batch.segments:
@@ -83,9 +84,7 @@ class _Call:
                     block.add(segment, row, row + end - begin)
                 row += end - begin
 
-    def run(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
-    ) -> torch.Tensor:
+    def run(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         kv = torch.stack((k, v), dim=1)
         rows = torch.cat([kv, *(block.gather(kv) for block in self._blocks)])
         if not self._chunks:
@@ -94,7 +93,9 @@ class _Call:
         keys = torch.cat([chunk.keys for chunk in self._chunks]).to(q.device)
         k, v = rows.index_select(0, keys).unbind(1)
         return _varlen(
-            q, k, v,
+            q,
+            k,
+            v,
             [chunk.row_end - chunk.row_begin for chunk in self._chunks],
             [len(chunk.keys) for chunk in self._chunks],
         )
@@ -107,9 +108,9 @@ class _Block:
     all ranks, in order, are the sequence. See "Zigzag" in docs/concepts.md.
     """
 
-    def __init__(self, members: Sequence[Segment], rank: int, first_row: int) -> None:
+    def __init__(self, members: Sequence[Segment], first_row: int) -> None:
         self._key = _block_of(members[0])
-        first_rank, degree = self._key
+        degree = self._key[1]
         self._own_rows: list[int] = []
         # counts[i][r]: rows of rank r of the i-th sequence.
         counts, rotation = [], 0
@@ -121,10 +122,11 @@ class _Block:
         self.keys: dict[int, torch.Tensor] = {}
         offsets = [first_row + r * self._slot for r in range(degree)]
         for segment, rows in zip(members, counts, strict=True):
-            low = [torch.arange(o, o + n // 2) for o, n in zip(offsets, rows)]
-            high = [torch.arange(o + n // 2, o + n) for o, n in zip(offsets, rows)]
+            parts = list(zip(offsets, rows, strict=True))
+            low = [torch.arange(o, o + n // 2) for o, n in parts]
+            high = [torch.arange(o + n // 2, o + n) for o, n in parts]
             self.keys[segment.sequence] = torch.cat(low + high[::-1])
-            offsets = [o + n for o, n in zip(offsets, rows)]
+            offsets = [o + n for o, n in parts]
 
     def add(self, segment: Segment, row_begin: int, row_end: int) -> None:
         """Says that this rank's rows of a chunk are [row_begin, row_end)."""
@@ -132,8 +134,10 @@ class _Block:
             self._own_rows += range(row_begin, row_end)
 
     def gather(self, kv: torch.Tensor) -> torch.Tensor:
-        """[degree * slot, ...]: the rows of all ranks of the block, each padded to
-        the slot. Collective."""
+        """The rows of all ranks of the block, [degree * slot, ...]. Collective.
+
+        Each rank's are padded to the slot.
+        """
         own = kv.index_select(0, torch.tensor(self._own_rows, device=kv.device).long())
         pad = kv.new_zeros(self._slot - len(own), *kv.shape[1:])
         return _AllGather.apply(torch.cat((own, pad)), *self._key)
@@ -169,18 +173,22 @@ def _blocks_of(segments: Sequence[Segment]) -> set[tuple[int, int]]:
 
 
 def _rows_of_ranks(token_count: int, degree: int, rotation: int) -> list[int]:
-    """Rows of each rank: the tokens shared out evenly, the remainder to those from
-    `rotation` on."""
+    """Rows of each rank: even shares, and one more from `rotation` on."""
     share, rest = divmod(token_count, degree)
     return [share + ((r - rotation) % degree < rest) for r in range(degree)]
 
 
 def _varlen(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
-    q_counts: Sequence[int], k_counts: Sequence[int],
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    q_counts: Sequence[int],
+    k_counts: Sequence[int],
 ) -> torch.Tensor:
-    """Causal attention of each run of queries over its run of keys, whose ends
-    coincide (the mask is aligned to the bottom right)."""
+    """Causal attention of each run of queries over its run of keys.
+
+    Their ends coincide: the mask is aligned to the bottom right.
+    """
     if q.is_cuda:
         from flash_attn import flash_attn_varlen_func
 
@@ -189,19 +197,30 @@ def _varlen(
             return sums.to(q.device, torch.int32)
 
         return flash_attn_varlen_func(
-            q, k, v, offsets(q_counts), offsets(k_counts), max(q_counts),
-            max(k_counts), causal=True,
+            q,
+            k,
+            v,
+            offsets(q_counts),
+            offsets(k_counts),
+            max(q_counts),
+            max(k_counts),
+            causal=True,
         )
     outputs = []
     for q_run, k_run, v_run in zip(
-        q.split(list(q_counts)), k.split(list(k_counts)), v.split(list(k_counts)),
+        q.split(list(q_counts)),
+        k.split(list(k_counts)),
+        v.split(list(k_counts)),
         strict=True,
     ):
         rows, columns = len(q_run), len(k_run)
         mask = torch.ones(rows, columns, dtype=torch.bool).tril(columns - rows)
         output = torch.nn.functional.scaled_dot_product_attention(
-            q_run.transpose(0, 1)[None], k_run.transpose(0, 1)[None],
-            v_run.transpose(0, 1)[None], attn_mask=mask, enable_gqa=True,
+            q_run.transpose(0, 1)[None],
+            k_run.transpose(0, 1)[None],
+            v_run.transpose(0, 1)[None],
+            attn_mask=mask,
+            enable_gqa=True,
         )
         outputs.append(output[0].transpose(0, 1))
     return torch.cat(outputs)

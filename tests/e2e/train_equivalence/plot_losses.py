@@ -14,7 +14,7 @@ import sys
 import matplotlib
 
 matplotlib.use("svg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 INK, MUTED, GRID = "#1f2328", "#59636e", "#d9dee3"
 # Wide and pale below, narrow and dark above: curves that lie on each other show.
@@ -27,12 +27,24 @@ CURVES = {
 
 plt.rcParams.update(
     {
-        "svg.hashsalt": "skrull", "svg.fonttype": "none", "font.family": "sans-serif",
-        "font.size": 10, "text.color": INK, "axes.labelcolor": INK,
-        "axes.edgecolor": MUTED, "axes.spines.top": False, "axes.spines.right": False,
-        "axes.grid": True, "axes.axisbelow": True, "grid.color": GRID,
-        "xtick.color": MUTED, "ytick.color": MUTED, "xtick.labelcolor": INK,
-        "ytick.labelcolor": INK, "legend.frameon": False, "axes.titlesize": 11,
+        "svg.hashsalt": "skrull",
+        "svg.fonttype": "none",
+        "font.family": "sans-serif",
+        "font.size": 10,
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "axes.edgecolor": MUTED,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": GRID,
+        "xtick.color": MUTED,
+        "ytick.color": MUTED,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "legend.frameon": False,
+        "axes.titlesize": 11,
     }
 )
 

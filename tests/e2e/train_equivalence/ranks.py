@@ -13,7 +13,6 @@ import forked_ranks
 import skrull
 import torch
 import torch.distributed as dist
-import training
 from skrull.integrations.data_parallel import average_gradients
 from skrull.integrations.transformers import model_inputs, session_of, use_skrull
 from skrull.torch import (
@@ -25,6 +24,8 @@ from skrull.torch import (
     run_step,
     token_weighted_loss,
 )
+
+import training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,9 +69,7 @@ def train(run: Run, data: list[dict[str, Any]]) -> list[RankHistory]:
         )
 
 
-def _train(
-    rank: int, run: Run, data: list[dict[str, Any]], folder: str
-) -> RankHistory:
+def _train(rank: int, run: Run, data: list[dict[str, Any]], folder: str) -> RankHistory:
     options: dict[str, Any] = {"fallback": True, "unreachable_after": 1.0}
     with (
         forked_ranks.process_group(rank, training.WORLD_SIZE, folder),
@@ -103,7 +102,10 @@ class _Trainer:
         self._history = RankHistory()
         self._record_plans(session.engine)
         self._loader = SkrullDataLoader(
-            data, session.engine, session.rank, batch_size=training.BATCH_SIZE,
+            data,
+            session.engine,
+            session.rank,
+            batch_size=training.BATCH_SIZE,
             shuffle=False,
         )
 
@@ -144,7 +146,9 @@ class _Trainer:
         for part in batch:
             inputs, labels = model_inputs(part)
             loss = token_weighted_loss(
-                self._model(**inputs).logits, labels, count,
+                self._model(**inputs).logits,
+                labels,
+                count,
                 world_scale=training.WORLD_SIZE,
             )
             last = part.micro_batch.index + 1 == len(batch)

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import torch
+
 import training
 
 
@@ -33,7 +34,9 @@ def train(
                 continue  # nothing follows its only token
             logits = model(input_ids=sample["input_ids"][None]).logits[0]
             loss = torch.nn.functional.cross_entropy(
-                logits[:-1], sample["labels"][1:], reduction="sum",
+                logits[:-1],
+                sample["labels"][1:],
+                reduction="sum",
                 ignore_index=training.IGNORED,
             )
             (loss / label_count).backward()

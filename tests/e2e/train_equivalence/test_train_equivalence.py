@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
+from daemon import Daemon
+
 import ranks
 import reference
-import torch
 import training
 from conftest import Record
-
-from daemon import Daemon
 
 TOLERANCE = 1e-11
 TOLERANCE_FLOAT32 = 1e-5
@@ -122,9 +122,7 @@ def test_static_context_parallelism(
     _check(histories[0], alone)
 
 
-def test_float32(
-    daemon: Daemon, data: list[dict[str, Any]], record: Record
-) -> None:
+def test_float32(daemon: Daemon, data: list[dict[str, Any]], record: Record) -> None:
     steps = 10
     wanted = reference.train(data, steps, torch.float32)
     run = _run(
@@ -139,7 +137,10 @@ def test_goes_on_after_a_rank_ran_out_of_memory(
 ) -> None:
     at = 6
     run = _run(
-        "out of memory", daemon, training.job_text("POOL"), steps=12,
+        "out of memory",
+        daemon,
+        training.job_text("POOL"),
+        steps=12,
         out_of_memory=(at, 3),
     )
     histories = _train(run, data, record)

@@ -64,17 +64,27 @@ class History:
 def job_text(scope: str = "GROUP", policy: str = "OPTIMIZED") -> str:
     """The job as a text proto; scope GROUP or POOL, policy without its prefix."""
     return _JOB.format(
-        vocabulary=_VOCABULARY, dp=DP_SIZE, cp=CP_SIZE, scope=scope,
-        bucket=_BUCKET_TOKENS, policy=policy, uniform="false",
+        vocabulary=_VOCABULARY,
+        dp=DP_SIZE,
+        cp=CP_SIZE,
+        scope=scope,
+        bucket=_BUCKET_TOKENS,
+        policy=policy,
+        uniform="false",
     )
 
 
 def new_model(dtype: torch.dtype, attention: str) -> Qwen2ForCausalLM:
     """A model with the same weights in every process, on the CPU."""
     config = Qwen2Config(
-        vocab_size=_VOCABULARY, hidden_size=64, intermediate_size=128,
-        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        max_position_embeddings=4096, use_cache=False,
+        vocab_size=_VOCABULARY,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+        use_cache=False,
         attn_implementation=attention,
     )
     torch.manual_seed(20)

@@ -6,12 +6,13 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import plain_rows
 import reference
 import skrull
-import torch
 import torch.distributed as dist
 import training
+
+import plain_rows
+import torch
 
 STEPS = 2
 _EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "deploy/examples/lengths"

@@ -6,15 +6,16 @@ import os
 import pathlib
 
 import adapted
-import forked_ranks
-import plain_rows
 import pytest
 import skrull
-import torch
 import training
 from skrull.integrations.deepspeed import check_config, train_step
 from skrull.integrations.transformers import model_inputs, session_of, use_skrull
 from skrull.torch import token_weighted_loss
+
+import forked_ranks
+import plain_rows
+import torch
 
 CONFIG = {
     "train_micro_batch_size_per_gpu": 1,
@@ -78,7 +79,10 @@ def test_trains_as_one_process(stage: int, tmp_path: pathlib.Path) -> None:
             # Adam moves a weight by up to the learning rate a step; where its
             # gradient is next to nothing, rounding decides about a share of that.
             torch.testing.assert_close(
-                weights[name], value, rtol=0, atol=0.05 * training.LEARNING_RATE,
+                weights[name],
+                value,
+                rtol=0,
+                atol=0.05 * training.LEARNING_RATE,
                 msg=name,
             )
 
@@ -102,7 +106,12 @@ def test_only_the_last_micro_batch_is_a_boundary() -> None:
     total = train_step(engine, [2.0, 3.0], torch.tensor)  # type: ignore[list-item]
     assert total.item() == 5
     assert engine.calls == [
-        "boundary False", "backward 2", "step", "boundary True", "backward 3", "step",
+        "boundary False",
+        "backward 2",
+        "step",
+        "boundary True",
+        "backward 3",
+        "step",
     ]
 
 

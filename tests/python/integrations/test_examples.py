@@ -11,8 +11,9 @@ import runpy
 import socket
 import sys
 
-import forked_ranks
 import pytest
+
+import forked_ranks
 import torch
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "client/python/examples"
@@ -28,8 +29,12 @@ def _free_port() -> int:
 def _rank(rank: int, ranks: int, port: int, name: str, options: list[str]) -> str:
     torch.set_num_threads(1)
     os.environ.update(
-        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks),
-        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo",
+        RANK=str(rank),
+        LOCAL_RANK=str(rank),
+        WORLD_SIZE=str(ranks),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
+        GLOO_SOCKET_IFNAME="lo",
     )
     if name == "train_deepspeed.py":
         import deepspeed

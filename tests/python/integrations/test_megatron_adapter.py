@@ -6,27 +6,28 @@ import pathlib
 from typing import Any
 
 import adapted
-import forked_ranks
 import numpy as np
-import plain_rows
 import pytest
 import skrull
-import torch
 import torch.distributed as dist
 import training
 from skrull.torch import Session, token_weighted_loss
 
+import forked_ranks
+import plain_rows
+import torch
+
 pytest.importorskip("megatron.core")
-from megatron.core import parallel_state  # noqa: E402
-from megatron.core.models.gpt.gpt_layer_specs import (  # noqa: E402
+from megatron.core import parallel_state
+from megatron.core.models.gpt.gpt_layer_specs import (
     get_gpt_layer_local_spec,
 )
-from megatron.core.models.gpt.gpt_model import GPTModel  # noqa: E402
-from megatron.core.transformer.enums import AttnMaskType  # noqa: E402
-from megatron.core.transformer.transformer_config import (  # noqa: E402
+from megatron.core.models.gpt.gpt_model import GPTModel
+from megatron.core.transformer.enums import AttnMaskType
+from megatron.core.transformer.transformer_config import (
     TransformerConfig,
 )
-from skrull.integrations.megatron import (  # noqa: E402
+from skrull.integrations.megatron import (
     SkrullCoreAttention,
     follow_positions,
     model_inputs,
@@ -44,7 +45,11 @@ class _PlainAttention(torch.nn.Module):
         super().__init__()
 
     def forward(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any,
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *_: Any,
         **__: Any,
     ) -> torch.Tensor:
         q, k, v = (tensor.permute(1, 2, 0, 3) for tensor in (query, key, value))
@@ -56,10 +61,17 @@ class _PlainAttention(torch.nn.Module):
 
 def _config(**options: Any) -> TransformerConfig:
     given: dict[str, Any] = {
-        "num_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
-        "num_query_groups": 2, "ffn_hidden_size": 128, "gated_linear_unit": True,
-        "normalization": "RMSNorm", "attention_dropout": 0.0, "hidden_dropout": 0.0,
-        "use_cpu_initialization": True, "persist_layer_norm": False,
+        "num_layers": 2,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_query_groups": 2,
+        "ffn_hidden_size": 128,
+        "gated_linear_unit": True,
+        "normalization": "RMSNorm",
+        "attention_dropout": 0.0,
+        "hidden_dropout": 0.0,
+        "use_cpu_initialization": True,
+        "persist_layer_norm": False,
         "params_dtype": torch.float64,
     }
     return TransformerConfig(**(given | options))
@@ -114,7 +126,9 @@ def _planned(rank: int, folder: pathlib.Path) -> tuple[float, dict[str, torch.Te
             for rows in plain_rows.rows_of(share, samples):
                 inputs, labels = model_inputs(rows)
                 loss = token_weighted_loss(
-                    model(**inputs), labels, plain_rows.label_count(samples),
+                    model(**inputs),
+                    labels,
+                    plain_rows.label_count(samples),
                     world_scale=1,
                 )
                 loss.backward()
@@ -161,22 +175,28 @@ def test_packed_seq_params_say_what_varlen_kernels_take() -> None:
 def test_refuses_what_it_does_not_compute(option: str, value: Any) -> None:
     with pytest.raises(skrull.UnsupportedError, match=option):
         SkrullCoreAttention(
-            config=_config(**{option: value}), layer_number=1,
-            attn_mask_type=AttnMaskType.causal, attention_type="self",
+            config=_config(**{option: value}),
+            layer_number=1,
+            attn_mask_type=AttnMaskType.causal,
+            attention_type="self",
         )
 
 
 def test_refuses_another_mask() -> None:
     with pytest.raises(skrull.UnsupportedError, match="attn_mask_type"):
         SkrullCoreAttention(
-            config=_config(), layer_number=1, attn_mask_type=AttnMaskType.no_mask,
+            config=_config(),
+            layer_number=1,
+            attn_mask_type=AttnMaskType.no_mask,
             attention_type="self",
         )
 
 
 def test_refuses_a_call_without_plan() -> None:
     attention = SkrullCoreAttention(
-        config=_config(), layer_number=1, attn_mask_type=AttnMaskType.causal,
+        config=_config(),
+        layer_number=1,
+        attn_mask_type=AttnMaskType.causal,
         attention_type="self",
     )
     rows = torch.zeros(3, 1, 4, 16)

@@ -7,16 +7,17 @@ import pathlib
 from typing import Any
 
 import adapted
-import forked_ranks
-import plain_rows
 import pytest
 import skrull
-import torch
 import training
 from skrull.integrations.trainer import SkrullTrainer
 from skrull.integrations.transformers import session_of, use_skrull
 from skrull.torch import SkrullDataLoader
 from transformers import TrainingArguments
+
+import forked_ranks
+import plain_rows
+import torch
 
 CLIP = 0.5
 # float32: see the equivalence training. The log has four digits.
@@ -25,11 +26,19 @@ TOLERANCE = 2e-3
 
 def _arguments(folder: pathlib.Path, **options: Any) -> TrainingArguments:
     given: dict[str, Any] = {
-        "output_dir": str(folder), "max_steps": adapted.STEPS, "optim": "adamw_torch",
-        "learning_rate": training.LEARNING_RATE, "lr_scheduler_type": "constant",
-        "max_grad_norm": CLIP, "logging_steps": 1, "save_strategy": "no",
-        "report_to": [], "disable_tqdm": True, "use_cpu": True,
-        "ddp_backend": "gloo", "ddp_find_unused_parameters": False,
+        "output_dir": str(folder),
+        "max_steps": adapted.STEPS,
+        "optim": "adamw_torch",
+        "learning_rate": training.LEARNING_RATE,
+        "lr_scheduler_type": "constant",
+        "max_grad_norm": CLIP,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": [],
+        "disable_tqdm": True,
+        "use_cpu": True,
+        "ddp_backend": "gloo",
+        "ddp_find_unused_parameters": False,
     }
     return TrainingArguments(**(given | options))
 
@@ -38,8 +47,11 @@ def _rank(
     rank: int, folder: pathlib.Path
 ) -> tuple[list[float], dict[str, torch.Tensor]]:
     os.environ.update(
-        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(training.WORLD_SIZE),
-        MASTER_ADDR="127.0.0.1", MASTER_PORT="0",  # asked for, and not used
+        RANK=str(rank),
+        LOCAL_RANK=str(rank),
+        WORLD_SIZE=str(training.WORLD_SIZE),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT="0",  # asked for, and not used
     )
     with (
         forked_ranks.process_group(rank, training.WORLD_SIZE, folder),
@@ -51,7 +63,10 @@ def _rank(
         use_skrull(model)
         with session_of(model, engine, rank) as session:
             loader = SkrullDataLoader(
-                adapted.SAMPLES, engine, rank, batch_size=training.BATCH_SIZE,
+                adapted.SAMPLES,
+                engine,
+                rank,
+                batch_size=training.BATCH_SIZE,
                 shuffle=False,
             )
             trainer = SkrullTrainer(model, arguments, session=session, loader=loader)
@@ -93,8 +108,11 @@ def test_trains_as_a_loop_of_ones_own(tmp_path: pathlib.Path) -> None:
     for _, weights_of_rank in ranks:
         for name, value in weights.items():
             torch.testing.assert_close(
-                weights_of_rank[name], value, rtol=0,
-                atol=0.05 * training.LEARNING_RATE, msg=name,
+                weights_of_rank[name],
+                value,
+                rtol=0,
+                atol=0.05 * training.LEARNING_RATE,
+                msg=name,
             )
 
 
@@ -102,8 +120,10 @@ def _refused(
     rank: int, folder: pathlib.Path, cp_size: int, options: dict[str, Any]
 ) -> None:
     job = skrull.Job.from_pretrained_config(
-        training.new_model(torch.float32, "eager").config, dp_size=1,
-        cp_size=cp_size, bucket_size_tokens=512,
+        training.new_model(torch.float32, "eager").config,
+        dp_size=1,
+        cp_size=cp_size,
+        bucket_size_tokens=512,
     )
     model = training.new_model(torch.float32, "eager")
 

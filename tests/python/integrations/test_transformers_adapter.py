@@ -7,11 +7,8 @@ import pathlib
 from typing import Any
 
 import adapted
-import forked_ranks
-import plain_rows
 import pytest
 import skrull
-import torch
 import training
 from skrull.integrations.data_parallel import gradient_sync
 from skrull.integrations.transformers import (
@@ -24,6 +21,10 @@ from skrull.torch import InProcessPeers, token_weighted_loss
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from transformers import Gemma2Config, Gemma2ForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+import forked_ranks
+import plain_rows
+import torch
 
 # See TOLERANCE of the equivalence training.
 TOLERANCE = 1e-11
@@ -111,8 +112,12 @@ def test_rank_without_rows_has_gradients_of_zero() -> None:
 
 def _model(**options: Any) -> Qwen2ForCausalLM:
     config = {
-        "vocab_size": 32, "hidden_size": 32, "intermediate_size": 32,
-        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "vocab_size": 32,
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
     }
     return Qwen2ForCausalLM(Qwen2Config(**(config | options)))
 
@@ -127,9 +132,9 @@ def _one_rank(model: Any) -> tuple[skrull.torch.Session, plain_rows.Rows]:
     share = engine.plan(0, [5]).rank_plan(0)
     session.prepare(share)
     tokens = torch.arange(5)
-    return session, plain_rows.rows_of(share, [{"input_ids": tokens, "labels": tokens}])[
-        0
-    ]
+    return session, plain_rows.rows_of(
+        share, [{"input_ids": tokens, "labels": tokens}]
+    )[0]
 
 
 def test_refuses_dropout() -> None:
@@ -146,8 +151,13 @@ def test_refuses_sliding_windows() -> None:
 def test_refuses_soft_capped_scores() -> None:
     model = Gemma2ForCausalLM(
         Gemma2Config(
-            vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_layers=1,
-            num_attention_heads=2, num_key_value_heads=1, head_dim=16,
+            vocab_size=32,
+            hidden_size=32,
+            intermediate_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=16,
             layer_types=["full_attention"],
         )
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-import forked_ranks
 import numpy as np
 import pytest
 import skrull
-import torch
 import varlen_attention
 from skrull.torch import Session, attention
+
+import forked_ranks
+import torch
 
 RANKS = 8
 LENGTHS = [300, 37, 1, 130, 9, 64, 5, 3, 200, 77, 2]

@@ -55,7 +55,7 @@ def _average(gradients: list[torch.Tensor], group: dist.ProcessGroup | None) -> 
     flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
     dist.all_reduce(flat, group=group)
     flat /= dist.get_world_size(group)
-    parts = flat.split([gradient.numel() for gradient in gradients])
+    parts = torch.split(flat, [gradient.numel() for gradient in gradients])
     for gradient, part in zip(gradients, parts, strict=True):
         gradient.copy_(part.view_as(gradient))
 

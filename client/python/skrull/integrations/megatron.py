@@ -12,6 +12,9 @@ is 1, and ``calculate_per_token_loss`` divides by the tokens of all ranks. Tenso
 parallelism goes beside it: a pool is then of the ranks with one tensor-parallel rank.
 """
 
+# Megatron-Core has no types, and may be missing where types are checked.
+# mypy: disable-error-code="import-untyped,import-not-found,misc"
+
 from __future__ import annotations
 
 import dataclasses
@@ -100,7 +103,7 @@ def use_skrull(layer_spec: ModuleSpec) -> None:
     """
     attention = getattr(layer_spec.submodules, "self_attention", None)
     submodules = getattr(attention, "submodules", None)
-    if not hasattr(submodules, "core_attention"):
+    if submodules is None or not hasattr(submodules, "core_attention"):
         raise UnsupportedError(
             "the layer spec has no self_attention.core_attention to replace"
         )
@@ -118,7 +121,8 @@ def follow_positions(model: torch.nn.Module) -> None:
             "position_embedding_type: must be 'rope', is "
             f"{getattr(model, 'position_embedding_type', None)!r}"
         )
-    model.rotary_pos_emb = PlannedRotaryEmbedding(model.rotary_pos_emb)
+    inner: Any = model.rotary_pos_emb
+    model.rotary_pos_emb = PlannedRotaryEmbedding(inner)
 
 
 class SkrullCoreAttention(torch.nn.Module):
@@ -140,8 +144,10 @@ class SkrullCoreAttention(torch.nn.Module):
         **_: Any,
     ) -> None:
         super().__init__()
-        dropout = config.attention_dropout if attention_dropout is None else (
-            attention_dropout
+        dropout = (
+            config.attention_dropout
+            if attention_dropout is None
+            else (attention_dropout)
         )
         wrong = {
             "attention_dropout": dropout,
@@ -171,8 +177,9 @@ class SkrullCoreAttention(torch.nn.Module):
         packed_seq_params: PackedSeqParams | None = None,
         **_: Any,
     ) -> torch.Tensor:
-        """query [rows, 1, q_heads, head_dim]; key, value [rows, 1, kv_heads, head_dim]
-        -> [rows, 1, q_heads * head_dim]. The plan is the mask."""
+        """Query [rows, 1, q_heads, head_dim]; key, value [rows, 1, kv_heads, head_dim]
+        -> [rows, 1, q_heads * head_dim]. The plan is the mask.
+        """
         if not isinstance(packed_seq_params, PlannedSeqParams):
             raise InvalidArgumentError(
                 "packed_seq_params: must be of "
@@ -219,4 +226,6 @@ class PlannedRotaryEmbedding(torch.nn.Module):
 
     def forward(self, length: int, **_: Any) -> torch.Tensor:
         """[rows, 1, 1, rotary_dim], of ``length`` positions."""
-        return self.inner.get_emb(length).index_select(0, self._position_ids)
+        angles: torch.Tensor = self.inner.get_emb(length)
+        assert self._position_ids is not None
+        return angles.index_select(0, self._position_ids)

@@ -90,14 +90,11 @@ def session_of(
     heads = config.num_attention_heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
-    scales = {
-        module.scaling
-        for module in model.modules()
-        if isinstance(getattr(module, "scaling", None), float)
-    }
+    found = (getattr(module, "scaling", None) for module in model.modules())
+    scales = {scale for scale in found if isinstance(scale, float)}
     if len(scales) > 1:
         raise UnsupportedError(
-            f"layers scale attention by {sorted(scales)}: one scale for all is supported",
+            f"layers scale scores by {sorted(scales)}: one scale for all is supported",
             field="scaling",
         )
     given: dict[str, Any] = {
@@ -138,7 +135,8 @@ def _attention(
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
     """As ``AttentionInterface`` has it: query [1, q_heads, rows, head_dim], key and
-    value [1, kv_heads, rows, head_dim] -> [1, rows, q_heads, head_dim]."""
+    value [1, kv_heads, rows, head_dim] -> [1, rows, q_heads, head_dim].
+    """
     micro_batch = options.get(KEYWORD)
     if not isinstance(micro_batch, MicroBatch):
         raise InvalidArgumentError(
