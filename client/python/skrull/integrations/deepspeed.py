@@ -55,7 +55,8 @@ def check_config(config: Mapping[str, Any]) -> None:
     if config.get("sequence_parallel_size", 1) != 1:
         raise InvalidArgumentError(
             "sequence_parallel_size: must be 1, is "
-            f"{config['sequence_parallel_size']}: to DeepSpeed all ranks of the pool are data-parallel ones",
+            f"{config['sequence_parallel_size']}: to DeepSpeed all ranks of the pool "
+            "are data-parallel ones",
             field="sequence_parallel_size",
         )
 

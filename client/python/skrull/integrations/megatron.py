@@ -177,8 +177,17 @@ class SkrullCoreAttention(torch.nn.Module):
         packed_seq_params: PackedSeqParams | None = None,
         **_: Any,
     ) -> torch.Tensor:
-        """Query [rows, 1, q_heads, head_dim]; key, value [rows, 1, kv_heads, head_dim]
-        -> [rows, 1, q_heads * head_dim]. The plan is the mask.
+        """As ``DotProductAttention``; the plan is the mask.
+
+        Args:
+            query: [rows, 1, q_heads, head_dim].
+            key: [rows, 1, kv_heads, head_dim].
+            value: [rows, 1, kv_heads, head_dim].
+            attention_mask: Not looked at.
+            packed_seq_params: What this module's ``packed_seq_params`` gave.
+
+        Returns:
+            [rows, 1, q_heads * head_dim].
         """
         if not isinstance(packed_seq_params, PlannedSeqParams):
             raise InvalidArgumentError(

@@ -134,8 +134,10 @@ def _attention(
     dropout: float = 0.0,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """As ``AttentionInterface`` has it: query [1, q_heads, rows, head_dim], key and
-    value [1, kv_heads, rows, head_dim] -> [1, rows, q_heads, head_dim].
+    """As ``AttentionInterface`` has it.
+
+    query [1, q_heads, rows, head_dim]; key and value [1, kv_heads, rows, head_dim]
+    -> [1, rows, q_heads, head_dim].
     """
     micro_batch = options.get(KEYWORD)
     if not isinstance(micro_batch, MicroBatch):
