@@ -12,13 +12,14 @@ import tempfile
 def main() -> int:
     """Runs the linters on ROOT."""
     root = sys.argv[1]
-    package, tests = f"{root}/client/python", f"{root}/tests/python"
+    package = f"{root}/client/python"
+    tests = (f"{root}/tests/python", f"{root}/tests/e2e/train_equivalence")
     configuration = f"--config-file={package}/pyproject.toml"
     failed = 0
     with tempfile.TemporaryDirectory() as cache:
         for command in (
-            ["ruff", "check", "--no-cache", package, tests],
-            ["ruff", "format", "--no-cache", "--check", package, tests],
+            ["ruff", "check", "--no-cache", package, *tests],
+            ["ruff", "format", "--no-cache", "--check", package, *tests],
             ["mypy", f"--cache-dir={cache}", configuration, f"{package}/skrull"],
         ):
             done = subprocess.run([sys.executable, "-m", *command])
