@@ -14,7 +14,7 @@ import torch
 from skrull.errors import InvalidArgumentError
 from skrull.rank_plan import MicroBatch
 from skrull.torch import attention
-from skrull.torch.session import find_step
+from skrull.torch.step import find_step
 
 if TYPE_CHECKING:
     from skrull.torch import TrainMicroBatch
