@@ -55,7 +55,7 @@ def main() -> None:
             def loss_of(
                 batch: TrainMicroBatch, count: int = labels_of_step
             ) -> torch.Tensor:
-                inputs, labels = model_inputs(batch)  # +
+                inputs, labels = model_inputs(batch.to(engine.device))  # +
                 logits = engine(**inputs).logits
                 return token_weighted_loss(  # +
                     logits, labels, count, world_scale=world_size

@@ -77,7 +77,7 @@ class SkrullTrainer(Trainer):
             )
 
     def get_train_dataloader(self) -> Any:
-        """The loader, which neither shards nor moves its batches any further."""
+        """The loader as it is: its batches are this rank's already."""
         return self._loader
 
     def training_step(  # type: ignore[override]
@@ -102,7 +102,7 @@ class SkrullTrainer(Trainer):
         loss_sum = torch.zeros((), device=self.args.device)
         for index, batch in enumerate(inputs):
             with gradient_sync(model, when=index + 1 == len(inputs)):
-                keywords, labels = model_inputs(batch)
+                keywords, labels = model_inputs(batch.to(self.args.device))
                 loss = token_weighted_loss(
                     model(**keywords).logits,
                     labels,
