@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import pathlib
 import signal
 import tempfile
 import time
@@ -13,6 +15,7 @@ import forked_ranks
 import skrull
 import torch
 import torch.distributed as dist
+from daemon import Daemon
 from skrull.integrations.data_parallel import average_gradients
 from skrull.integrations.transformers import model_inputs, session_of, use_skrull
 from skrull.torch import (
@@ -33,8 +36,9 @@ class Run:
     """One training run.
 
     `out_of_memory` = (step, rank): in the first attempt of that step, that rank
-    runs out of memory before the last backward pass. `kill` = (step, pid): rank 0
-    kills that process before that step; engines then plan on their own.
+    runs out of memory before the last backward pass. `kill` = (step, pid): before
+    that step rank 0 kills that process, the daemon, and starts another one at once
+    at the same address, on the store `store`.
     """
 
     job: str
@@ -44,6 +48,7 @@ class Run:
     dtype: torch.dtype = torch.float64
     out_of_memory: tuple[int, int] | None = None
     kill: tuple[int, int] | None = None
+    store: str = ""
 
 
 @dataclasses.dataclass
@@ -55,8 +60,6 @@ class RankHistory:
     digests: list[str] = dataclasses.field(default_factory=list)
     degrees: list[list[int]] = dataclasses.field(default_factory=list)  # of segments
     rows: list[list[int]] = dataclasses.field(default_factory=list)  # of micro-batches
-    # Of the plans, also those of later attempts, in the order they came.
-    from_fallback: list[bool] = dataclasses.field(default_factory=list)
     weights: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0  # of the steps, without setting up
 
@@ -70,14 +73,12 @@ def train(run: Run, data: list[dict[str, Any]]) -> list[RankHistory]:
 
 
 def _train(rank: int, run: Run, data: list[dict[str, Any]], folder: str) -> RankHistory:
-    options: dict[str, Any] = {"fallback": True, "unreachable_after": 1.0}
     with (
         forked_ranks.process_group(rank, training.WORLD_SIZE, folder),
         skrull.connect(
             run.address,
             job=run.job,
             spec=skrull.Job.from_text(run.job_text),
-            **(options if run.kill else {}),
         ) as engine,
     ):
         model = training.new_model(run.dtype, "eager")
@@ -100,9 +101,8 @@ class _Trainer:
         self._session = session
         self._reporter = StepReporter(session)
         self._history = RankHistory()
-        self._record_plans(session.engine)
         self._loader = SkrullDataLoader(
-            data,
+            data[: run.steps * training.BATCH_SIZE],
             session.engine,
             session.rank,
             batch_size=training.BATCH_SIZE,
@@ -110,19 +110,22 @@ class _Trainer:
         )
 
     def train(self) -> RankHistory:
-        begin = time.perf_counter()
-        for batch in self._loader:
-            if batch.step == self._run.steps:
-                break
-            if self._run.kill and batch.step == self._run.kill[0]:
-                self._kill(self._run.kill[1])
-            self._train_step(batch)
-        self._history.seconds = time.perf_counter() - begin
-        self._reporter.close()
+        with contextlib.ExitStack() as self._stack:
+            self._train_steps()
         self._history.weights = {
             name: value.detach() for name, value in self._model.named_parameters()
         }
         return self._history
+
+    def _train_steps(self) -> None:
+        begin = time.perf_counter()
+        for batch in self._loader:
+            if self._run.kill and batch.step == self._run.kill[0]:
+                self._restart_daemon(self._run.kill[1])
+            self._train_step(batch)
+        self._history.seconds = time.perf_counter() - begin
+        self._reporter.close()
+        dist.barrier()  # a daemon of rank 0 ends with it
 
     def _train_step(self, batch: TrainBatch) -> None:
         # The labels of a batch are the same in every attempt.
@@ -165,18 +168,11 @@ class _Trainer:
         )
         return total
 
-    def _kill(self, pid: int) -> None:
+    def _restart_daemon(self, pid: int) -> None:
         dist.barrier()
         if self._session.rank == 0:
             os.kill(pid, signal.SIGKILL)
-        dist.barrier()
-
-    def _record_plans(self, engine: skrull.Engine) -> None:
-        take = engine.next
-
-        def record(timeout: float | None = None) -> skrull.Plan:
-            plan = take(timeout)
-            self._history.from_fallback.append(plan.from_fallback)
-            return plan
-
-        engine.next = record  # type: ignore[method-assign]
+            folder = self._stack.enter_context(tempfile.TemporaryDirectory())
+            self._stack.enter_context(
+                Daemon(pathlib.Path(folder), self._run.store, self._run.address)
+            )

@@ -16,6 +16,7 @@ square root, 4e-6, in practice: TOLERANCE_FLOAT32, of losses.
 from __future__ import annotations
 
 import pathlib
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -148,4 +149,25 @@ def test_goes_on_after_a_rank_ran_out_of_memory(
     # The daemon has made the bucket smaller, for that step and those after it.
     rows = [max(r for h in histories for r in h.rows[step]) for step in range(12)]
     assert max(rows[at + 3 :]) < max(rows[:at])
+    _check(histories[0], alone)
+
+
+def test_goes_on_while_the_daemon_is_killed_and_restarted(
+    tmp_path: pathlib.Path,
+    data: list[dict[str, Any]],
+    alone: training.History,
+    record: Record,
+) -> None:
+    store = f"sqlite:{tmp_path}/skrull.db"
+    with Daemon(tmp_path, store) as daemon:
+        run = _run(
+            "killed and restarted",
+            daemon,
+            training.job_text("GROUP"),
+            steps=12,
+            kill=(5, daemon.process.pid),
+            store=store,
+        )
+        histories = _train(run, data, record)
+        assert daemon.process.poll() == -signal.SIGKILL
     _check(histories[0], alone)
