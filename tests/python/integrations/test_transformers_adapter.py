@@ -137,6 +137,17 @@ def _one_rank(model: Any) -> tuple[skrull.torch.Session, plain_rows.Rows]:
     )[0]
 
 
+def test_compiles_to_one_graph() -> None:
+    model = _model(num_hidden_layers=1)
+    use_skrull(model)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    session, rows = _one_rank(model)
+    with session:
+        inputs, _ = model_inputs(rows)
+        wanted = model(**inputs).logits
+        torch.testing.assert_close(compiled(**inputs).logits, wanted)
+
+
 def test_refuses_dropout() -> None:
     with pytest.raises(skrull.UnsupportedError, match=r"attention_dropout is 0\.1"):
         use_skrull(_model(attention_dropout=0.1))
