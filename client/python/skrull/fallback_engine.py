@@ -75,7 +75,16 @@ class FallbackEngine(RemoteEngine):
         return len(self._ahead)
 
     def rank_plan(self, step: int, rank: int, attempt: int = 0) -> RankPlan:
-        """Raises FailedPreconditionError: the daemon may never get such a plan."""
+        """See :meth:`Engine.rank_plan`; of attempts above 0 alone.
+
+        Those are the daemon's own answers to ranks that ran out of memory.
+
+        Raises:
+            FailedPreconditionError: Attempt 0, which the daemon may never get to
+                plan.
+        """
+        if attempt > 0:
+            return super().rank_plan(step, rank, attempt)
         raise FailedPreconditionError(
             f"the plan of step {step} may be made by ranks themselves, which the "
             f"daemon then never knows: use plan(step, lengths).rank_plan({rank})"
