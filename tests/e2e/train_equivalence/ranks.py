@@ -37,8 +37,9 @@ class Run:
 
     `out_of_memory` = (step, rank): in the first attempt of that step, that rank
     runs out of memory before the last backward pass. `kill` = (step, pid): before
-    that step rank 0 kills that process, the daemon, and starts another one at once
-    at the same address, on the store `store`.
+    that step rank 0 kills that process, the daemon. It starts another one at once
+    at the same address, on the store `store`, if there is one. `fallback`: engines
+    plan on their own while the daemon is away.
     """
 
     job: str
@@ -49,6 +50,7 @@ class Run:
     out_of_memory: tuple[int, int] | None = None
     kill: tuple[int, int] | None = None
     store: str = ""
+    fallback: bool = False
 
 
 @dataclasses.dataclass
@@ -60,6 +62,8 @@ class RankHistory:
     digests: list[str] = dataclasses.field(default_factory=list)
     degrees: list[list[int]] = dataclasses.field(default_factory=list)  # of segments
     rows: list[list[int]] = dataclasses.field(default_factory=list)  # of micro-batches
+    # Of the plans in the order that they came, some steps ahead of the training.
+    from_fallback: list[bool] = dataclasses.field(default_factory=list)
     weights: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0  # of the steps, without setting up
 
@@ -79,6 +83,8 @@ def _train(rank: int, run: Run, data: list[dict[str, Any]], folder: str) -> Rank
             run.address,
             job=run.job,
             spec=skrull.Job.from_text(run.job_text),
+            fallback=run.fallback,
+            unreachable_after=1.0 if run.fallback else 10.0,
         ) as engine,
     ):
         model = training.new_model(run.dtype, "eager")
@@ -101,6 +107,7 @@ class _Trainer:
         self._session = session
         self._reporter = StepReporter(session)
         self._history = RankHistory()
+        self._record_plans(session.engine)
         self._loader = SkrullDataLoader(
             data[: run.steps * training.BATCH_SIZE],
             session.engine,
@@ -121,7 +128,7 @@ class _Trainer:
         begin = time.perf_counter()
         for batch in self._loader:
             if self._run.kill and batch.step == self._run.kill[0]:
-                self._restart_daemon(self._run.kill[1])
+                self._kill_daemon(self._run.kill[1])
             self._train_step(batch)
         self._history.seconds = time.perf_counter() - begin
         self._reporter.close()
@@ -168,11 +175,22 @@ class _Trainer:
         )
         return total
 
-    def _restart_daemon(self, pid: int) -> None:
+    def _kill_daemon(self, pid: int) -> None:
         dist.barrier()
         if self._session.rank == 0:
             os.kill(pid, signal.SIGKILL)
+        if self._session.rank == 0 and self._run.store:
             folder = self._stack.enter_context(tempfile.TemporaryDirectory())
             self._stack.enter_context(
                 Daemon(pathlib.Path(folder), self._run.store, self._run.address)
             )
+
+    def _record_plans(self, engine: skrull.Engine) -> None:
+        take = engine.next
+
+        def record(timeout: float | None = None) -> skrull.Plan:
+            plan = take(timeout)
+            self._history.from_fallback.append(plan.from_fallback)
+            return plan
+
+        engine.next = record  # type: ignore[method-assign]

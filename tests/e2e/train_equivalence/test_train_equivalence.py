@@ -143,6 +143,7 @@ def test_goes_on_after_a_rank_ran_out_of_memory(
         training.job_text("POOL"),
         steps=12,
         out_of_memory=(at, 3),
+        fallback=True,  # which changes nothing while the daemon is there
     )
     histories = _train(run, data, record)
     assert histories[0].attempts == [int(step == at) for step in range(12)]
@@ -170,4 +171,28 @@ def test_goes_on_while_the_daemon_is_killed_and_restarted(
         )
         histories = _train(run, data, record)
         assert daemon.process.poll() == -signal.SIGKILL
+    _check(histories[0], alone)
+
+
+def test_goes_on_without_the_daemon_by_the_fallback(
+    tmp_path: pathlib.Path,
+    data: list[dict[str, Any]],
+    alone: training.History,
+    record: Record,
+) -> None:
+    with Daemon(tmp_path) as daemon:
+        run = _run(
+            "killed",
+            daemon,
+            training.job_text("POOL"),
+            steps=12,
+            kill=(5, daemon.process.pid),
+            fallback=True,
+        )
+        histories = _train(run, data, record)
+        assert daemon.process.poll() == -signal.SIGKILL
+    for history in histories:
+        # The daemon's until it was killed; then the same bytes, made by each rank.
+        assert not any(history.from_fallback[:5])
+        assert history.from_fallback[-1]
     _check(histories[0], alone)
