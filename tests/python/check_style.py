@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Style and types of the Python package and of its tests.
 
-  check_style.py ROOT      # exits 1 with what ruff and mypy say, or 0
+check_style.py ROOT      # exits 1 with what ruff and mypy say, or 0
 """
 
 import subprocess
