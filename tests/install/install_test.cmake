@@ -16,11 +16,12 @@ run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
 
 set(hidden_from_layout absl Protobuf gRPC OpenSSL)
 set(hidden_from_exec_c absl Protobuf gRPC OpenSSL)
+set(hidden_from_client_c absl Protobuf gRPC OpenSSL)
 set(hidden_from_planner Protobuf gRPC OpenSSL)
 set(hidden_from_client_local gRPC)
 set(hidden_from_client)
 set(hidden_from_client_fallback)
-foreach(component IN ITEMS layout exec_c planner client_local client
+foreach(component IN ITEMS layout exec_c client_c planner client_local client
                            client_fallback)
   set(build ${WORK_DIR}/consumers/${component})
   set(hidden)

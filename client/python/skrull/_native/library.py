@@ -40,7 +40,7 @@ def load(name: str) -> ctypes.CDLL:
         if os.path.exists(path):
             return _open(path)
         tried.append(directory)
-    soname = f"lib{name}.so.0"  # of the Debian package
+    soname = f"lib{name}.so.0"  # of an installed build
     try:
         return ctypes.CDLL(soname)
     except OSError as error:
