@@ -9,6 +9,7 @@ less what the planner in C++ says that it took.
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import socket
 import statistics
@@ -52,7 +53,8 @@ class Meter:
         while data := source.recv(1 << 16):
             setattr(self, name, getattr(self, name) + len(data))
             sink.sendall(data)
-        sink.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):  # the other direction ended it
+            sink.shutdown(socket.SHUT_WR)
 
 
 def median(work: Callable[[int], float]) -> float:
