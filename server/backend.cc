@@ -398,10 +398,8 @@ void Backend::ReportCurrent(const Caller& who,
                           done](const absl::Status& run) {
         if (!run.ok()) return done(run);
         const absl::Status stored = job->Write([&] {
-          const JobRecord& record = job->record();
-          return store_->PutReport(
-              {record.name, record.generation, record.birth}, report,
-              options_.kept_steps);
+          return store_->PutReport(LifeOf(job->record()), report,
+                                   options_.kept_steps);
         });
         if (!stored.ok()) return done(stored);
         metrics_->CountStepReport(report.outcome());

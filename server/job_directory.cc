@@ -275,8 +275,7 @@ absl::StatusOr<JobRecord> JobDirectory::Advance(
   if (!status.ok()) return status;
   absl::StatusOr<JobRecord> record = JobRecord();
   status = job->Write([&] {
-    record =
-        store_->Advance({wanted.name, wanted.generation, wanted.birth}, next);
+    record = store_->Advance(LifeOf(wanted), next);
     if (!record.ok()) return record.status();
     // Inside the write, so that no deletion comes between.
     return Apply(*record, Source::kOwnCall);

@@ -39,6 +39,10 @@ struct JobRecord {
   int64_t version = 0;
 };
 
+inline JobLife LifeOf(const JobRecord& record) {
+  return {record.name, record.generation, record.birth};
+}
+
 // What a JobStore::Create may do.
 struct CreateTerms {
   // Most jobs in the store.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/status/status.h"
 #include "skrull/server/metrics/builders.h"
 #include "skrull/server/version.h"
 
@@ -14,24 +15,6 @@ constexpr const char* kMethodNames[kRpcMethods] = {
     "ListCalibrations", "Rendezvous",  "GetStatus"};
 constexpr const char* kPhaseNames[kPlanningPhases] = {"decode", "plan", "check",
                                                       "encode", "commit"};
-// The names of gRPC's own documentation.
-constexpr const char* kCodeNames[] = {"OK",
-                                      "CANCELLED",
-                                      "UNKNOWN",
-                                      "INVALID_ARGUMENT",
-                                      "DEADLINE_EXCEEDED",
-                                      "NOT_FOUND",
-                                      "ALREADY_EXISTS",
-                                      "PERMISSION_DENIED",
-                                      "RESOURCE_EXHAUSTED",
-                                      "FAILED_PRECONDITION",
-                                      "ABORTED",
-                                      "OUT_OF_RANGE",
-                                      "UNIMPLEMENTED",
-                                      "INTERNAL",
-                                      "UNAVAILABLE",
-                                      "DATA_LOSS",
-                                      "UNAUTHENTICATED"};
 
 #if defined(__clang__)
 constexpr char kCompiler[] = "clang " __clang_version__;
@@ -69,7 +52,9 @@ void Metrics::AddCallMetrics() {
       rpcs_[method][code] = AddCounter(
           registry, "skrull_rpcs_total",
           "RPCs answered; a StreamPlans call counts once, at its end.",
-          {{"method", kMethodNames[method]}, {"code", kCodeNames[code]}});
+          {{"method", kMethodNames[method]},
+           {"code",
+            absl::StatusCodeToString(static_cast<absl::StatusCode>(code))}});
     }
   }
   for (ErrorReason reason : AllErrorReasons()) {

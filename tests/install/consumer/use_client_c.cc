@@ -7,7 +7,7 @@ int main() {
   skrull_client_planner_options options{};
   options.struct_bytes = sizeof(options);
   options.job_spec_text =
-      "model { hidden_size: 64 layer_count: 2 }"
+      "model { hidden_size: 64 layer_count: 2 attention_head_count: 4 }"
       "memory { bucket_size_tokens: 100 }";
   skrull_client_planner* planner = nullptr;
   if (skrull_client_planner_create(&options, &planner) != SKRULL_CLIENT_OK) {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 
-from skrull._native.library import load
+from skrull._native.library import load_declared
 from skrull._native.structs import (
     DOUBLE,
     HANDLE,
@@ -18,7 +18,6 @@ from skrull._native.structs import (
     TEXT,
     Prototype,
     RankPlanView,
-    declare,
 )
 from skrull.errors import SkrullError, make_error
 
@@ -208,19 +207,9 @@ def library() -> ctypes.CDLL:
     """The library, opened at the first use.
 
     Raises:
-        ImportError: See :func:`skrull._native.library.load`; also for a library
-            that is older than this package.
+        ImportError: See :func:`skrull._native.library.load_declared`.
     """
-    opened = load("skrull_exec")
-    declare(opened, _PROTOTYPES[:1])
-    version = int(opened.skrull_exec_version())
-    if version < VERSION:
-        raise ImportError(
-            f"libskrull_exec.so is of version {version}, where this package needs "
-            f"{VERSION}"
-        )
-    declare(opened, _PROTOTYPES)
-    return opened
+    return load_declared("skrull_exec", VERSION, _PROTOTYPES)
 
 
 def error(code: int) -> SkrullError:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
+from collections.abc import Sequence
+
+from skrull._native.structs import Prototype, declare
 
 # Directories of libskrull_*.so, separated by os.pathsep, that go before all
 # others: for tests against a build folder.
@@ -49,6 +52,30 @@ def load(name: str) -> ctypes.CDLL:
             f"({ENVIRONMENT} can name other folders), and the dynamic linker says: "
             f"{error}"
         ) from error
+
+
+def load_declared(
+    name: str, version: int, prototypes: Sequence[Prototype]
+) -> ctypes.CDLL:
+    """Opens ``libNAME.so`` and gives its functions their types.
+
+    Args:
+        name: See :func:`load`.
+        version: The least version of its interface that will do.
+        prototypes: Of all functions; the first one returns that version.
+
+    Raises:
+        ImportError: See :func:`load`; also for a library that is older.
+    """
+    opened = load(name)
+    declare(opened, prototypes[:1])
+    found = int(getattr(opened, prototypes[0][0])())
+    if found < version:
+        raise ImportError(
+            f"lib{name}.so is of version {found}, where this package needs {version}"
+        )
+    declare(opened, prototypes)
+    return opened
 
 
 def _open(path: str) -> ctypes.CDLL:
