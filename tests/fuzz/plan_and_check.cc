@@ -17,6 +17,7 @@ namespace {
 
 constexpr int32_t kMaxRanks = 256;
 constexpr size_t kMaxLengths = 512;
+constexpr size_t kMaxChunks = 4096;  // one long sequence makes 2^21 of them
 
 [[noreturn]] void Broken(const std::string& promise,
                          const absl::Status& status = absl::OkStatus()) {
@@ -52,6 +53,9 @@ void PlanAndCheck(const Job& job, std::span<const int64_t> lengths) {
     if (can.ok() && MayRefuse(job, policy, plan.status())) continue;
     if (plan.status() != can) Broken("feasible if CheckBatch says so", can);
     if (!plan.ok()) continue;
+    if (plan->chunk_plan && plan->chunk_plan->chunks.size() > kMaxChunks) {
+      continue;
+    }
     const absl::Status legal = CheckPlan(job, lengths, *plan);
     if (!legal.ok()) Broken("legal", legal);
     const v1::Plan wire = PlanToProto(*plan);
