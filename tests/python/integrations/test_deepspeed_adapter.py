@@ -70,7 +70,7 @@ def _rank(
 
 @pytest.mark.parametrize("stage", [2, 3])
 def test_trains_as_one_process(stage: int, tmp_path: pathlib.Path) -> None:
-    pytest.importorskip("deepspeed")
+    pytest.importorskip("deepspeed")  # an environment of one's own may lack it
     wanted = adapted.expected(torch.float32)
     ranks = forked_ranks.run(training.WORLD_SIZE, _rank, stage, tmp_path)
     for losses, weights in ranks:

@@ -17,7 +17,7 @@ import forked_ranks
 import plain_rows
 import torch
 
-pytest.importorskip("megatron.core")
+pytest.importorskip("megatron.core")  # an environment of one's own may lack it
 from megatron.core import parallel_state
 from megatron.core.models.gpt.gpt_layer_specs import (
     get_gpt_layer_local_spec,
