@@ -251,14 +251,16 @@ absl::Status JobDirectory::Delete(const std::string& name, int64_t generation,
       FindFor(who, Access::kUse, name);
   // An admin can delete one that was left out, too.
   if (absl::IsNotFound(job.status()) && who.role == Role::kAdmin) {
-    return store_->Delete(name, generation);
+    return store_->Delete({.name = name, .generation = generation});
   }
   if (!job.ok()) return job.status();
   absl::Status status = (*job)->CheckGeneration(generation);
   if (!status.ok()) return status;
   const absl::Status deleted = DeletedError(name);
   (*job)->Suspend(deleted);
-  status = store_->Delete(name, generation);
+  // Of this life alone: one that another daemon began meanwhile may be of an
+  // owner who is not `who`.
+  status = store_->Delete(LifeOf((*job)->record()));
   if (status.ok()) {
     Remove(*job, deleted);
   } else {

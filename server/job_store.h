@@ -93,9 +93,9 @@ class JobStore {
   virtual absl::StatusOr<std::vector<JobRecord>> List(const std::string& after,
                                                       int64_t limit) = 0;
 
-  // Forgets the job, its epochs, its plans and its reports. `generation` 0 =
-  // any. Errors: kJobNotFound, kGenerationMismatch.
-  virtual absl::Status Delete(const std::string& name, int64_t generation) = 0;
+  // Forgets the job, its epochs, its plans and its reports, if the life named
+  // stands; life.generation 0 = any. Errors: kJobNotFound, kGenerationMismatch.
+  virtual absl::Status Delete(const JobLife& life) = 0;
 
   virtual absl::StatusOr<int64_t> Count() = 0;
 

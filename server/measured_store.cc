@@ -44,10 +44,9 @@ absl::StatusOr<std::vector<JobRecord>> MeasuredStore::List(
                  [&] { return store_->List(after, limit); });
 }
 
-absl::Status MeasuredStore::Delete(const std::string& name,
-                                   int64_t generation) {
+absl::Status MeasuredStore::Delete(const JobLife& life) {
   return Measure(StoreOperation::kDeleteJob,
-                 [&] { return store_->Delete(name, generation); });
+                 [&] { return store_->Delete(life); });
 }
 
 absl::StatusOr<int64_t> MeasuredStore::Count() {

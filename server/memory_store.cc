@@ -42,12 +42,11 @@ absl::StatusOr<std::vector<JobRecord>> MemoryStore::List(
   return records;
 }
 
-absl::Status MemoryStore::Delete(const std::string& name, int64_t generation) {
+absl::Status MemoryStore::Delete(const JobLife& life) {
   MutexLock lock(&mutex_);
-  const auto found = jobs_.find(name);
-  if (found == jobs_.end()) return JobNotFound(name);
-  absl::Status status =
-      CheckGeneration(name, found->second.record.generation, generation);
+  const auto found = jobs_.find(life.name);
+  if (found == jobs_.end()) return JobNotFound(life.name);
+  absl::Status status = CheckLife(found->second.record, life);
   if (!status.ok()) return status;
   ++last_version_;
   jobs_.erase(found);

@@ -141,17 +141,17 @@ absl::StatusOr<std::vector<JobRecord>> SqliteStore::List(
   }
 }
 
-absl::Status SqliteStore::Delete(const std::string& name, int64_t generation) {
+absl::Status SqliteStore::Delete(const JobLife& life) {
   MutexLock lock(&mutex_);
   SqliteTransaction transaction(&database_);
   absl::Status status = transaction.Begin();
   if (!status.ok()) return status;
-  absl::StatusOr<std::optional<JobRecord>> standing = FindRecord(name);
+  absl::StatusOr<std::optional<JobRecord>> standing = FindRecord(life.name);
   if (!standing.ok()) return standing.status();
-  if (!standing->has_value()) return JobNotFound(name);
-  status = CheckGeneration(name, (*standing)->generation, generation);
+  if (!standing->has_value()) return JobNotFound(life.name);
+  status = CheckLife(**standing, life);
   if (status.ok()) status = NextVersion().status();
-  if (status.ok()) status = delete_job_.BindText(0, name).Run();
+  if (status.ok()) status = delete_job_.BindText(0, life.name).Run();
   if (status.ok()) status = transaction.Commit();
   return status;
 }

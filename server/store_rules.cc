@@ -59,18 +59,19 @@ absl::Status GenerationMismatch(const std::string& name, int64_t standing,
                                ", not ", wanted));
 }
 
-absl::Status CheckGeneration(const std::string& name, int64_t standing,
-                             int64_t wanted) {
-  if (wanted == 0 || wanted == standing) return absl::OkStatus();
-  return GenerationMismatch(name, standing, wanted);
-}
-
 absl::Status CheckBirth(const std::string& name, int64_t standing,
                         int64_t wanted) {
   if (wanted == 0 || wanted == standing) return absl::OkStatus();
   return JobError(ErrorReason::kGenerationMismatch, "generation",
                   absl::StrCat("job \"", name,
                                "\" was deleted and registered anew meanwhile"));
+}
+
+absl::Status CheckLife(const JobRecord& standing, const JobLife& life) {
+  if (life.generation != 0 && life.generation != standing.generation) {
+    return GenerationMismatch(life.name, standing.generation, life.generation);
+  }
+  return CheckBirth(life.name, standing.birth, life.birth);
 }
 
 v1::Calibration RegisteredCalibration() {
@@ -88,9 +89,9 @@ absl::StatusOr<std::optional<JobRecord>> DecideCreate(
         absl::StrCat("job \"", wanted.name, "\" belongs to another owner"));
   }
   if (standing && wanted.generation <= standing->generation) {
-    absl::Status generation =
-        CheckGeneration(wanted.name, standing->generation, wanted.generation);
-    if (!generation.ok()) return generation;
+    absl::Status same = CheckLife(
+        *standing, {.name = wanted.name, .generation = wanted.generation});
+    if (!same.ok()) return same;
     if (CanonicalBytes(wanted.spec) != CanonicalBytes(standing->spec)) {
       return JobError(
           ErrorReason::kJobExists, "name",

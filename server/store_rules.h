@@ -23,10 +23,6 @@ absl::Status JobNotFound(const std::string& name);
 absl::Status GenerationMismatch(const std::string& name, int64_t standing,
                                 int64_t wanted);
 
-// OK if `wanted` is 0 or `standing`; else kGenerationMismatch.
-absl::Status CheckGeneration(const std::string& name, int64_t standing,
-                             int64_t wanted);
-
 // Epoch 0 of every job: the spec as it was registered.
 v1::Calibration RegisteredCalibration();
 
@@ -50,6 +46,10 @@ bool AdvancesTo(const JobRecord& standing, const v1::Calibration& next);
 // for the job at `standing`; else kGenerationMismatch.
 absl::Status CheckBirth(const std::string& name, int64_t standing,
                         int64_t wanted);
+
+// OK if the job that stands is in the life named, whose generation and birth
+// may be 0 = any; else kGenerationMismatch.
+absl::Status CheckLife(const JobRecord& standing, const JobLife& life);
 
 }  // namespace skrull
 

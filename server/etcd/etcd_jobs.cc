@@ -188,20 +188,21 @@ absl::StatusOr<std::vector<JobRecord>> EtcdJobs::List(const std::string& after,
   return records;
 }
 
-absl::Status EtcdJobs::Delete(const std::string& name, int64_t generation) {
-  bool attempted = false;
+absl::Status EtcdJobs::Delete(const JobLife& life) {
+  int64_t attempted = 0;  // birth of the life
   EtcdRace race(client_);
   while (race.Again()) {
-    const absl::StatusOr<Standing> standing = Read(name, "");
+    const absl::StatusOr<Standing> standing = Read(life.name, "");
     if (!standing.ok()) return standing.status();
-    if (!standing->job) {
-      // An attempt whose answer was lost may have done it.
-      return attempted ? absl::OkStatus() : JobNotFound(name);
+    // An attempt whose answer was lost may have ended the life it was for.
+    if (attempted != 0 &&
+        (!standing->job || standing->job->birth != attempted)) {
+      return absl::OkStatus();
     }
-    absl::Status status =
-        CheckGeneration(name, standing->job->generation, generation);
+    if (!standing->job) return JobNotFound(life.name);
+    absl::Status status = CheckLife(*standing->job, life);
     if (!status.ok()) return status;
-    attempted = true;
+    attempted = standing->job->birth;
     const absl::StatusOr<bool> removed = Remove(*standing);
     if (!removed.ok()) return removed.status();
     if (*removed) {
@@ -209,7 +210,7 @@ absl::Status EtcdJobs::Delete(const std::string& name, int64_t generation) {
       return absl::OkStatus();
     }
   }
-  return race.Lost(absl::StrCat("job \"", name, "\" or the jobs"));
+  return race.Lost(absl::StrCat("job \"", life.name, "\" or the jobs"));
 }
 
 absl::StatusOr<bool> EtcdJobs::Remove(const Standing& standing) {

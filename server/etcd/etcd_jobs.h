@@ -33,7 +33,7 @@ class EtcdJobs {
   absl::StatusOr<JobRecord> Get(const std::string& name);
   absl::StatusOr<std::vector<JobRecord>> List(const std::string& after,
                                               int64_t limit);
-  absl::Status Delete(const std::string& name, int64_t generation);
+  absl::Status Delete(const JobLife& life);
   absl::StatusOr<int64_t> Count();
   absl::StatusOr<JobRecord> Advance(const JobLife& life,
                                     const v1::Calibration& next);

@@ -168,8 +168,8 @@ absl::StatusOr<std::vector<JobRecord>> EtcdStore::List(const std::string& after,
   return impl_->jobs().List(after, limit);
 }
 
-absl::Status EtcdStore::Delete(const std::string& name, int64_t generation) {
-  return impl_->jobs().Delete(name, generation);
+absl::Status EtcdStore::Delete(const JobLife& life) {
+  return impl_->jobs().Delete(life);
 }
 
 absl::StatusOr<int64_t> EtcdStore::Count() { return impl_->jobs().Count(); }

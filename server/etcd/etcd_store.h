@@ -47,7 +47,7 @@ class EtcdStore final : public Store {
   absl::StatusOr<JobRecord> Get(const std::string& name) override;
   absl::StatusOr<std::vector<JobRecord>> List(const std::string& after,
                                               int64_t limit) override;
-  absl::Status Delete(const std::string& name, int64_t generation) override;
+  absl::Status Delete(const JobLife& life) override;
   absl::StatusOr<int64_t> Count() override;
   absl::StatusOr<JobRecord> Advance(const JobLife& life,
                                     const v1::Calibration& next) override;

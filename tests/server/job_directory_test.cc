@@ -37,10 +37,10 @@ class SharedStore final : public JobStore {
     if (on_list) on_list();
     return page;
   }
-  absl::Status Delete(const std::string& name, int64_t generation) override {
-    absl::Status status = memory_.Delete(name, generation);
+  absl::Status Delete(const JobLife& life) override {
+    absl::Status status = memory_.Delete(life);
     if (status.ok()) {
-      changes_.push_back({name, std::nullopt, ++told_or_queued_});
+      changes_.push_back({life.name, std::nullopt, ++told_or_queued_});
     }
     return status;
   }
@@ -135,7 +135,7 @@ TEST_CASE("JobDirectory: others' changes arrive as they are told of",
   r.store.TellAll();
   CHECK(r.EpochOf("run") == 0);
   CHECK((*r.jobs.Find("run"))->record().generation == 2);
-  REQUIRE(r.store.Delete("run", 0).ok());
+  REQUIRE(r.store.Delete({"run"}).ok());
   r.store.TellAll();
   CHECK(r.jobs.count() == 0);
   CHECK(r.ends == std::vector<std::string>{"run GENERATION_MISMATCH",
@@ -175,7 +175,7 @@ TEST_CASE("JobDirectory: an answer that comes late brings nothing back",
   // Another replica deletes the job, which is told of before this one's own
   // call has its answer.
   r.store.on_created = [&] {
-    REQUIRE(r.store.Delete("run", 0).ok());
+    REQUIRE(r.store.Delete({"run"}).ok());
     r.store.TellAll();
   };
   REQUIRE(r.jobs.Create(r.Wanted("run"), {}).ok());
@@ -184,13 +184,32 @@ TEST_CASE("JobDirectory: an answer that comes late brings nothing back",
   CHECK(r.jobs.count() == 1);
 }
 
+TEST_CASE("JobDirectory: a deletion is of the life that was found",
+          "[server][job_directory]") {
+  Replica r;
+  REQUIRE(r.jobs.LoadAll().ok());
+  REQUIRE(r.jobs.Create(r.Wanted("run"), {}).ok());
+  const auto first = *r.jobs.Find("run");
+  // Another replica gives the name to another owner, which is not told yet.
+  REQUIRE(r.store.Delete({"run"}).ok());
+  JobRecord theirs = r.Wanted("run");
+  theirs.owner = "them";
+  REQUIRE(r.store.Create(theirs, {}).ok());
+  CHECK(ReasonOf(r.jobs.Delete("run", 0)) == ErrorReason::kGenerationMismatch);
+  CHECK(r.store.Get("run")->owner == "them");
+  CHECK(first->ended().ok());  // as far as it is told
+  r.store.TellAll();
+  CHECK(ReasonOf(first->ended()) == ErrorReason::kJobNotFound);
+  CHECK((*r.jobs.Find("run"))->record().owner == "them");
+}
+
 TEST_CASE("JobDirectory: a life of the same generation is another life",
           "[server][job_directory]") {
   Replica r;
   REQUIRE(r.jobs.LoadAll().ok());
   REQUIRE(r.jobs.Create(r.Wanted("run"), {}).ok());
   const auto first = *r.jobs.Find("run");
-  REQUIRE(r.store.Delete("run", 0).ok());
+  REQUIRE(r.store.Delete({"run"}).ok());
   REQUIRE(r.store.Create(r.Wanted("run"), {}).ok());
   // This one's own call joins the new life before the deletion is told of.
   REQUIRE(r.jobs.Create(r.Wanted("run"), {}).ok());
@@ -211,7 +230,7 @@ TEST_CASE("JobDirectory: changes while it loads are taken in after it",
   bool once = false;
   r.store.on_list = [&] {  // the page is read, and not yet taken in
     if (std::exchange(once, true)) return;
-    REQUIRE(r.store.Delete("b", 0).ok());
+    REQUIRE(r.store.Delete({"b"}).ok());
     REQUIRE(r.store.Advance({"c", 1}, Bucket(1, 50)).ok());
     REQUIRE(r.store.Create(r.Wanted("d"), {}).ok());
     r.store.TellAll();

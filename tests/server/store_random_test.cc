@@ -66,7 +66,7 @@ TEST_CASE("SqliteStore: random runs answer as the memory store does",
                                  .any_owner = pick(0, 1) == 1};
       both([&](Store& s) { return s.Create(wanted, terms); });
     } else if (action < 13) {
-      both([&](Store& s) { return s.Delete(name, generation); });
+      both([&](Store& s) { return s.Delete({name, generation}); });
     } else if (action < 20) {
       both([&](Store& s) { return s.Get(name); });
     } else if (action < 25) {

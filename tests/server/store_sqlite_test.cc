@@ -89,7 +89,7 @@ TEST_CASE("SqliteStore: jobs and plans are synced before the call returns",
         }) == 0);
   CHECK(syncs_of([&] { return store->Commit(PlanOf("run", 1, 2), 10); }) >= 1);
   CHECK(syncs_of([&] { return store->Advance({"run", 1}, EpochOf(1)); }) >= 1);
-  CHECK(syncs_of([&] { return store->Delete("run", 0); }) >= 1);
+  CHECK(syncs_of([&] { return store->Delete({"run"}); }) >= 1);
 }
 
 // The child commits plans as fast as it can and writes each step to `out` once

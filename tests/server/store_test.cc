@@ -163,7 +163,7 @@ TEST_CASE("Store: refuses new jobs at the limit and no others",
   CHECK(any.store->Create(Wanted("a", 0), two).ok());
   CHECK(any.store->Create(Wanted("a", 1, 2), two).ok());
   CHECK(any.store->Count().value() == 2);
-  REQUIRE(any.store->Delete("b", 0).ok());
+  REQUIRE(any.store->Delete({"b"}).ok());
   CHECK(any.store->Create(Wanted("c", 0), two).ok());
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("Store: an owner at its limit gets no further job",
   CHECK(ReasonOf(store.Create(wanted("b", "ann", 2), one).status()) ==
         ErrorReason::kQuotaExceeded);
   CHECK(store.Get("b")->owner == "bob");
-  REQUIRE(store.Delete("a", 0).ok());
+  REQUIRE(store.Delete({"a"}).ok());
   CHECK(store.Create(wanted("b", "ann", 2), one)->owner == "ann");
 }
 
@@ -283,7 +283,7 @@ TEST_CASE("Store: versions rise with every change of a job",
   REQUIRE(store.Commit(PlanOf("a", 1, 1), kManySteps).ok());
   const int64_t advanced = store.Advance({"a", 1}, EpochOf(1))->version;
   CHECK(advanced > b);
-  REQUIRE(store.Delete("a", 0).ok());
+  REQUIRE(store.Delete({"a"}).ok());
   // The deletion lies between.
   const int64_t again = store.Create(Wanted("a", 0), {})->birth;
   CHECK(again > advanced + 1);
@@ -301,7 +301,7 @@ TEST_CASE("Store: what is for an earlier life of the job is refused",
   REQUIRE(store.Advance(life, EpochOf(1)).ok());  // no new life
   CHECK(store.Commit(plan, kManySteps).ok());
   CHECK(store.PutReport(life, ReportOf(4, 0, 0), kManySteps).ok());
-  REQUIRE(store.Delete("run", 0).ok());
+  REQUIRE(store.Delete(life).ok());
   REQUIRE(store.Create(Wanted("run", 1), {}).ok());
   CHECK(ReasonOf(store.Commit(plan, kManySteps).status()) ==
         ErrorReason::kGenerationMismatch);
@@ -311,6 +311,7 @@ TEST_CASE("Store: what is for an earlier life of the job is refused",
   CHECK(store.Reports(plan.key, 1, kAllRanks)->empty());
   CHECK(ReasonOf(store.Advance(life, EpochOf(1)).status()) ==
         ErrorReason::kGenerationMismatch);
+  CHECK(ReasonOf(store.Delete(life)) == ErrorReason::kGenerationMismatch);
   CHECK(store.Get("run")->calibration.epoch() == 0);
 }
 
@@ -342,13 +343,13 @@ TEST_CASE("Store: deleting a job forgets its plans and reports",
   REQUIRE(store.Commit(PlanOf("other", 1, 5), kManySteps).ok());
   REQUIRE(store.PutReport({"run", 1}, ReportOf(5, 0, 0), kManySteps).ok());
 
-  CHECK(ReasonOf(store.Delete("run", 2)) == ErrorReason::kGenerationMismatch);
+  CHECK(ReasonOf(store.Delete({"run", 2})) == ErrorReason::kGenerationMismatch);
   CHECK(store.Find({"run", 5, 0}, 1).value().has_value());
-  CHECK(ReasonOf(store.Delete("none", 0)) == ErrorReason::kJobNotFound);
+  CHECK(ReasonOf(store.Delete({"none"})) == ErrorReason::kJobNotFound);
 
-  REQUIRE(store.Delete("run", GENERATE(0, 1)).ok());
+  REQUIRE(store.Delete({"run", GENERATE(0, 1)}).ok());
   CHECK(ReasonOf(store.Get("run").status()) == ErrorReason::kJobNotFound);
-  CHECK(ReasonOf(store.Delete("run", 0)) == ErrorReason::kJobNotFound);
+  CHECK(ReasonOf(store.Delete({"run"})) == ErrorReason::kJobNotFound);
   CHECK(store.Count().value() == 1);
 
   // Nothing of the old job shows through a new one of the same name.

@@ -53,7 +53,7 @@ TEST_CASE("EtcdStore: fails while etcd is gone, and goes on when it is back",
   CHECK_THAT(std::string(commit.message()), Contains(etcd.endpoints()));
   CHECK(ReasonOf(store->Find(plan.key, 1).status()) ==
         ErrorReason::kStoreFailed);
-  CHECK(ReasonOf(store->Delete("run", 0)) == ErrorReason::kStoreFailed);
+  CHECK(ReasonOf(store->Delete({"run"})) == ErrorReason::kStoreFailed);
   hangs ? etcd.Thaw(0) : etcd.Start(0);
 
   // The delete that was given up may have reached an etcd that only hung.

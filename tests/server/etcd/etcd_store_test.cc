@@ -71,7 +71,7 @@ TEST_CASE("EtcdStore: what is for a life that has ended is refused",
   plan.birth = old.birth;
   // B has seen the old life, and A begins a new one of the same generation.
   REQUIRE(!pair.b->Find(plan.key, 1).value());
-  REQUIRE(pair.a->Delete("run", 1).ok());
+  REQUIRE(pair.a->Delete({"run", 1}).ok());
   REQUIRE(pair.b->Commit(plan, kManySteps).status().code() ==
           absl::StatusCode::kNotFound);
   const JobRecord now = pair.a->Create(Wanted("run", 2), {}).value();
@@ -203,7 +203,7 @@ TEST_CASE("EtcdStore: a daemon is told what others change, in order",
   REQUIRE(pair.a->Advance({"run", 1}, EpochOf(1)).ok());
   REQUIRE(BecomeCurrent(pair.b.get()).ok());
   REQUIRE(pair.a->Create(Wanted("run", 1, 5), {}).ok());
-  REQUIRE(pair.a->Delete("before", 0).ok());
+  REQUIRE(pair.a->Delete({"before"}).ok());
   // Its own changes come the same way.
   REQUIRE(pair.b->Create(Wanted("own", 0), {}).ok());
   REQUIRE(BecomeCurrent(pair.b.get()).ok());
@@ -282,7 +282,7 @@ TEST_CASE("EtcdStore: nothing is left of jobs that ended",
     }
     REQUIRE(pair.a->Advance({"run", generation}, EpochOf(1)).ok());
   }
-  REQUIRE(pair.b->Delete("run", 0).ok());
+  REQUIRE(pair.b->Delete({"run"}).ok());
   CHECK(CountKeys(pair.uri) == empty + 1);  // when jobs changed last
 }
 
@@ -302,7 +302,7 @@ TEST_CASE("EtcdStore: more is left of a job than one request deletes",
     REQUIRE(client.Txn(txn.request()).ok());
   }
   CHECK(CountKeys(pair.uri, "data/") == kKeys);
-  REQUIRE(pair.a->Delete("run", 0).ok());
+  REQUIRE(pair.a->Delete({"run"}).ok());
   CHECK(CountKeys(pair.uri, "data/") == 0);
   CHECK(CountKeys(pair.uri, "trash/") == 0);
 }

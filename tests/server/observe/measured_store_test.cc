@@ -93,7 +93,7 @@ TEST_CASE("MeasuredStore: does what the store does, and counts how it ended",
   bool current = false;
   store.WhenCurrent([&](const absl::Status& status) { current = status.ok(); });
   CHECK(current);
-  CHECK(store.Delete("run7", 0).ok());
+  CHECK(store.Delete({"run7"}).ok());
   CHECK(Counts(registry) ==
         std::map<std::string, double>{{"create_job ok", 2},
                                       {"create_job refused", 1},
