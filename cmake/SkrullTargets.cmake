@@ -22,6 +22,8 @@ if(SKRULL_SANITIZE)
   add_compile_options(-fsanitize=${SKRULL_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${SKRULL_SANITIZE})
+  # A program in C brings our libraries the runtime's part for C++ as well.
+  add_link_options($<$<LINK_LANG_AND_ID:C,Clang>:--driver-mode=g++>)
 endif()
 
 # "skrull/planner/x.h" is server/planner/x.h, in the tree as when installed.

@@ -64,7 +64,7 @@ class Unpacked {
       names.insert(name);
       CHECK(file["bytes"] == Read(name).size());
       const CliResult sum = RunProgram({"/usr/bin/sha256sum"}, Read(name));
-      CHECK(sum.out.substr(0, 64) == file["sha256"]);
+      CHECK(sum.out.substr(0, 64) == file["sha256"].get<std::string>());
     }
     CHECK(names == Names());
   }

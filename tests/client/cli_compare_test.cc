@@ -49,7 +49,7 @@ TEST_CASE("skrullctl compare: the table, to the digit", "[cli][compare]") {
   CHECK(lines[0] == "job " + workshop.path("job") + ": 2 ranks of 10 tokens");
   CHECK(lines[1] == "lengths -: 4 sequences in 2 batches");
   std::string tables;
-  for (const size_t i : {3, 4, 5, 8, 9}) tables += lines[i] + "\n";
+  for (const size_t i : {3U, 4U, 5U, 8U, 9U}) tables += lines[i] + "\n";
   CHECK("\n" + tables ==
         R"(
 policy                   planned        step  speed-up  (mean)      gap    worst   sharded

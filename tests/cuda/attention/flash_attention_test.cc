@@ -145,7 +145,7 @@ TEST_CASE("flash attention: equal calls give equal bits in every order",
   const AttentionProblem p = Problem(DType::kBFloat16, 4, 2, 64);
   const std::vector<Lengths> lengths = {{70, 150}, {16, 16}, {1, 90}};
   std::unique_ptr<Call> first;
-  for (const uint64_t seed : {1, 1, 2, 3}) {
+  for (const uint64_t seed : {1U, 1U, 2U, 3U}) {
     sim::SetOrderSeed(seed);
     auto call = MakeCall(p, Mask::kCausalBottomRight, lengths, 0, 7);
     Run(*call, Backend());

@@ -158,7 +158,7 @@ TEST_CASE("Roles: every RPC asks who calls, and what he may do",
     std::string verdicts;
     std::string messages;
     // Owner and admin last: they may delete the job.
-    for (const size_t i : {0, 1, 2, 4, 3, 5}) {
+    for (const size_t i : {0U, 1U, 2U, 4U, 3U, 5U}) {
       const std::string tokens[] = {
           "", "unknown-0123456789-token", kCarol, kAlice, kBob, kRoot};
       verdicts.resize(6, '?');
