@@ -115,7 +115,8 @@ TEST_CASE("skrullctl debug-bundle: a real daemon's", "[cli][bundle]") {
   REQUIRE(::stat(out.c_str(), &info) == 0);
   CHECK((info.st_mode & 0777) == 0600);
   // Whatever is missing is named to the user as in the manifest.
-  for (const json& error : bundle.ReadJson("manifest.json")["errors"]) {
+  const json manifest = bundle.ReadJson("manifest.json");
+  for (const json& error : manifest["errors"]) {
     CHECK_THAT(result.err, Catch::Contains(error["what"].get<std::string>()));
   }
 }

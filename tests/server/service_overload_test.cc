@@ -15,7 +15,7 @@ std::string ReasonOf(const grpc::Status& status) {
 }
 
 double RetryAfter(const grpc::Status& status) {
-  const auto& after = DetailOf(status).retry_after();
+  const auto after = DetailOf(status).retry_after();
   return static_cast<double>(after.seconds()) + 1e-9 * after.nanos();
 }
 
