@@ -93,7 +93,7 @@ v1::Calibration EpochOf(int64_t epoch) {
   v1::Calibration calibration;
   calibration.set_epoch(epoch);
   calibration.set_cause(v1::CALIBRATION_CAUSE_REFIT);
-  calibration.set_bucket_size_tokens(1000 - epoch);
+  calibration.set_bucket_size_tokens(1000 - epoch % 1000);
   return calibration;
 }
 
