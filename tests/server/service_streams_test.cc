@@ -20,7 +20,8 @@ v1::StreamPlansRequest StreamBatch(const std::string& job, int64_t step,
 
 TEST_CASE("Service: a stream answers in order, refusals included",
           "[server][service]") {
-  Daemon daemon({"--planning_threads=4"});
+  // A slow machine may have a small batch wait for a large one.
+  Daemon daemon({"--planning_threads=4", "--max_queue_seconds=600"});
   Client client(daemon.address());
   REQUIRE(client.CreateJob("run", SmallSpec(2, 2, 1000)).ok());
   grpc::ClientContext context;
