@@ -28,7 +28,9 @@ using testing::RunCli;
 void AnswerWithStatus(FakePlanner& planner) {
   planner.get_status = [calls = 0](const v1::GetStatusRequest& request,
                                    v1::ServerStatus* status) mutable {
-    CHECK(request.max_jobs() > 0);
+    if (request.max_jobs() <= 0) {
+      return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "max_jobs");
+    }
     status->set_version("9.8.7");
     status->mutable_start_time()->set_seconds(1'700'000'000);
     status->mutable_now()->set_seconds(1'700'003'600 + calls);

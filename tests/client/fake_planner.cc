@@ -55,6 +55,9 @@ grpc::Status FakePlanner::PlanBatch(grpc::ServerContext* context,
 
 grpc::Status FakePlanner::StreamPlans(grpc::ServerContext* context,
                                       StreamOfPlans* stream) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+  }  // as address() says
   return stream_plans ? stream_plans(context, stream) : NotSet();
 }
 

@@ -22,7 +22,7 @@ using StreamOfPlans =
 // Answers through the functions below; a call whose function is not set is
 // UNIMPLEMENTED. The functions run on gRPC's threads: those of unary calls
 // under mutex(), which a test takes to look at what they wrote; stream_plans
-// without. Set them before the first call.
+// without. Set them, and make what they use, before asking for the address.
 class FakePlanner : public v1::PlannerService::Service {
  public:
   // Listens on a free loopback port.
@@ -30,7 +30,11 @@ class FakePlanner : public v1::PlannerService::Service {
   // Cancels what runs.
   ~FakePlanner() override;
 
-  const std::string& address() const { return address_; }
+  const std::string& address() const {
+    // Has the functions see what the test wrote before.
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return address_;
+  }
   std::mutex& mutex() { return mutex_; }
 
   std::function<grpc::Status(v1::Job*)> get_job;
@@ -71,7 +75,7 @@ class FakePlanner : public v1::PlannerService::Service {
   grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
                          v1::ServerStatus*) override;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
 };

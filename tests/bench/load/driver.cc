@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "skrull/server/tsan.h"
 #include "skrull/v1/planner_service.grpc.pb.h"
 
 namespace skrull::load {
@@ -130,10 +131,12 @@ void Driver::Start(Time due) {
     return;
   }
   call->context.set_deadline(Deadline(options_.timeout_seconds));
+  TsanRelease(call);
   connection.stub->UnaryCall(
       &call->context, Path(call->item.method), grpc::StubOptions(),
       &call->item.request, &call->response,
       [call, ended](const grpc::Status& status) {
+        TsanAcquire(call);
         ended(Problem(status, call->item.method, call->response));
       });
 }

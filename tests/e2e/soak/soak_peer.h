@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "grpcpp/grpcpp.h"
+#include "skrull/server/tsan.h"
 #include "skrull/tests/e2e/soak/soak_clients.h"
 #include "skrull/v1/planner_service.grpc.pb.h"
 
@@ -112,7 +113,11 @@ struct Pending {
   std::promise<grpc::Status> promise;
 
   std::function<void(grpc::Status)> Done() {
-    return [this](const grpc::Status& status) { promise.set_value(status); };
+    TsanRelease(this);
+    return [this](const grpc::Status& status) {
+      TsanAcquire(this);
+      promise.set_value(status);
+    };
   }
 };
 
