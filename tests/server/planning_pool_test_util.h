@@ -20,6 +20,27 @@ inline ErrorReason ReasonOf(const absl::Status& status) {
   return GetErrorDetail(status).value_or(ErrorDetail{}).reason;
 }
 
+// An answer to come. What should have been answered and is not fails a test,
+// and does not hang it.
+class Answer {
+ public:
+  explicit Answer(std::future<absl::Status> future)
+      : future_(std::move(future)) {}
+
+  void wait() const { future_.wait_for(std::chrono::minutes(1)); }
+  // Once. UNKNOWN if there is none within a minute.
+  absl::Status get() {
+    if (future_.wait_for(std::chrono::minutes(1)) !=
+        std::future_status::ready) {
+      return absl::UnknownError("no answer within a minute");
+    }
+    return future_.get();
+  }
+
+ private:
+  std::future<absl::Status> future_;
+};
+
 // A caller whose answer can be waited for.
 struct TestCaller {
   explicit TestCaller(std::chrono::steady_clock::time_point deadline =
@@ -32,7 +53,7 @@ struct TestCaller {
 
   std::atomic<int> answers = 0;
   std::promise<absl::Status> promise;
-  std::future<absl::Status> status = promise.get_future();
+  Answer status{promise.get_future()};
   std::shared_ptr<PlanCaller> caller;
 };
 
