@@ -282,7 +282,7 @@ absl::StatusOr<JobRecord> EtcdJobs::Advance(const JobLife& life,
     if (job.generation != life.generation) {
       return GenerationMismatch(life.name, job.generation, life.generation);
     }
-    const absl::Status same = CheckBirth(life.name, job.birth, life.birth);
+    absl::Status same = CheckBirth(life.name, job.birth, life.birth);
     if (!same.ok()) return same;
     if (!AdvancesTo(job, next)) return job;
     const EtcdLifeKeys keys = keys_->Life(life.name, job.birth);
