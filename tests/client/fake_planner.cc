@@ -55,10 +55,12 @@ grpc::Status FakePlanner::PlanBatch(grpc::ServerContext* context,
 
 grpc::Status FakePlanner::StreamPlans(grpc::ServerContext* context,
                                       StreamOfPlans* stream) {
+  decltype(stream_plans) answer;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-  }  // as address() says
-  return stream_plans ? stream_plans(context, stream) : NotSet();
+    answer = stream_plans;
+  }
+  return answer ? answer(context, stream) : NotSet();
 }
 
 grpc::Status FakePlanner::ReportStep(grpc::ServerContext*,

@@ -94,6 +94,14 @@ struct Replica {
   JobRecord Wanted(const std::string& name, int64_t generation = 0) const {
     return {.name = name, .spec = spec, .generation = generation};
   }
+  // Another replica deletes the job and registers it anew, which is not told
+  // of.
+  void Remake(const std::string& name, const std::string& owner) {
+    JobRecord wanted = Wanted(name);
+    wanted.owner = owner;
+    REQUIRE(store.Delete({name}).ok());
+    REQUIRE(store.Create(wanted, {}).ok());
+  }
   int64_t EpochOf(const std::string& name) {
     return (*jobs.Find(name))->calibrated()->calibration.epoch();
   }
@@ -190,11 +198,7 @@ TEST_CASE("JobDirectory: a deletion is of the life that was found",
   REQUIRE(r.jobs.LoadAll().ok());
   REQUIRE(r.jobs.Create(r.Wanted("run"), {}).ok());
   const auto first = *r.jobs.Find("run");
-  // Another replica gives the name to another owner, which is not told yet.
-  REQUIRE(r.store.Delete({"run"}).ok());
-  JobRecord theirs = r.Wanted("run");
-  theirs.owner = "them";
-  REQUIRE(r.store.Create(theirs, {}).ok());
+  r.Remake("run", "them");
   CHECK(ReasonOf(r.jobs.Delete("run", 0)) == ErrorReason::kGenerationMismatch);
   CHECK(r.store.Get("run")->owner == "them");
   CHECK(first->ended().ok());  // as far as it is told
@@ -209,8 +213,7 @@ TEST_CASE("JobDirectory: a life of the same generation is another life",
   REQUIRE(r.jobs.LoadAll().ok());
   REQUIRE(r.jobs.Create(r.Wanted("run"), {}).ok());
   const auto first = *r.jobs.Find("run");
-  REQUIRE(r.store.Delete({"run"}).ok());
-  REQUIRE(r.store.Create(r.Wanted("run"), {}).ok());
+  r.Remake("run", "");
   // This one's own call joins the new life before the deletion is told of.
   REQUIRE(r.jobs.Create(r.Wanted("run"), {}).ok());
   const auto second = *r.jobs.Find("run");
